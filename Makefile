@@ -179,19 +179,19 @@ RELAY_TEST := env CGO_ENABLED=1 go test -race -count=1 -timeout 20m
 TEST := go test -vet=off -count=1 -p 3 -parallel 6 -timeout 20m
 
 # Tests that need a pooler or a terminal, and those whose point is many rows, every pair of options, or a client that stands still.
-APART_NAMES := StoreUnderOtherSettings|Pooler|OnATerminal|DeafNotifiers|OnlyTheListener|BoundedReads|AFrozenClient|WhatIsDueAndMayRun|ExplainLedger|PagesRead|AdminFinds$$|MariaDBPlans|MariaDBStatementsFit
+APART_NAMES := StoreUnderOtherSettings|Pooler|OnATerminal|DeafNotifiers|OnlyTheListener|BoundedReads|AFrozenClient|DueMessagesStartSoon|ExplainLedger|PagesRead|AdminFinds$$|MariaDBPlans|MariaDBStatementsFit
 APART := ^Test[A-Za-z0-9]*($(APART_NAMES))
 APART_PACKAGES = $(shell grep -rlE --include='*_test.go' 'func Test[A-Za-z0-9]*($(APART_NAMES))' cmd integration | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
 # What make test goes by.
-ON_MARIADB := $(foreach test,TestStore TestErrorClasses TestMissingTablesHaveOneName TestMariaDBHasNoEventLog TestNotifiersThatCannotBeMade,$(comma)mariadb:$(test))
+ON_MARIADB := $(foreach test,TestStore TestDriverErrorsAreClassified TestMissingTablesHaveOneName TestMariaDBHasNoEventLog TestNotifiersThatCannotBeMade,$(comma)mariadb:$(test))
 SMALL := env ASYNCMONOLITH_TEST_DATABASES=sqlite$(comma)postgres$(subst $(space),,$(ON_MARIADB))
 
 UNIT_MODULES := . notify/pgxnotify pgxtx $(ADAPTERS) cmd/asyncmonolith
 # Packages of integration that run on several databases.
 DATABASE_PACKAGES := $(addprefix ./integration/,bustest dberr eventlog/... fxmodule handles notify ops otel outbox poison relay schedule store testdb txn)
 # Those that need more than a database: browsers, brokers, crashes of servers, programs.
-TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console differential model newer broker/kafka broker/nats broker/rabbitmq broker/sdkevents)
+TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console model newer broker/kafka broker/nats broker/rabbitmq broker/sdkevents)
 # The units where goroutines meet. The others of the root module are functions of their arguments.
 RACE_PACKAGES = $(filter-out %/internal/arch %/schedule/cron,$(shell go list ./... ./notify/pgxnotify/...))
 PLAIN_PACKAGES := ./internal/arch ./schedule/cron ./cmd/asyncmonolith/... ./examples/... ./examples/transactions/... ./integration/mutants $(DATABASE_PACKAGES)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -176,10 +177,7 @@ func Example_in() {
 	defer done()
 	db := openMemory(t)
 	kit := bustest.NewKit(t, db, ship())
-	tx, err := db.BeginTx(kit.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := testapp.Must[bun.Tx](t)(db.BeginTx(kit.Context(), nil))
 	_, _ = kit.Producer.Produce(kit.Context(), tx, OrderCharged{ID: "o-1"}) // by the code under test
 	bustest.RequireProduced[OrderCharged](t, kit.In(tx), nil)
 	_ = tx.Rollback()

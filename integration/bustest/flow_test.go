@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/pending"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -67,9 +68,7 @@ func TestOrderInAKit(t *testing.T) {
 			t.Errorf("parked keys: got %+v, %v, want k with two that wait", keys, err)
 		}
 		fail = false
-		if _, err := k.Poison.RequeueWhere(k.Context(), db, poison.Filter{Consumer: "parks"}, 10); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(k.Poison.RequeueWhere(k.Context(), db, poison.Filter{Consumer: "parks"}, 10)))
 		k.DrainUntilIdle()
 		equal(t, "once it is requeued", parks, []string{"4", "1", "2", "3"})
 	})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -43,9 +44,7 @@ type Effect struct {
 
 func createEffects(t testing.TB, db *bun.DB) {
 	t.Helper()
-	if _, err := db.NewCreateTable().Model((*Effect)(nil)).Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(db.NewCreateTable().Model((*Effect)(nil)).Exec(t.Context())))
 }
 
 func addEffect(ctx context.Context, db bun.IDB, of string) error {
@@ -55,9 +54,7 @@ func addEffect(ctx context.Context, db bun.IDB, of string) error {
 
 func effects(t testing.TB, db bun.IDB) (of []string) {
 	t.Helper()
-	if err := db.NewSelect().Model((*Effect)(nil)).Column("of").Order("id").Scan(context.Background(), &of); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, db.NewSelect().Model((*Effect)(nil)).Column("of").Order("id").Scan(context.Background(), &of))
 	return of
 }
 

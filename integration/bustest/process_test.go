@@ -14,6 +14,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -195,9 +196,7 @@ func TestUndecodablePayloadIsPoisoned(t *testing.T) {
 	t.Parallel()
 	db := sqlite(t)
 	k := bustest.NewKit(t, db, bus.Consume("c", func(context.Context, OrderPlaced) error { return nil }))
-	if err := k.Producer.Send(t.Context(), db, &bus.Message{PayloadType: "order.placed", Payload: []byte(`{"id":7}`)}); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, k.Producer.Send(t.Context(), db, &bus.Message{PayloadType: "order.placed", Payload: []byte(`{"id":7}`)}))
 	if got := k.ProcessNext(); got.Outcome.Outcome != bus.Poisoned {
 		t.Errorf("got %+v, want it poisoned", got.Outcome)
 	}

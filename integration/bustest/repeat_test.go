@@ -13,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -108,10 +109,7 @@ func (Packed) PayloadType() string { return "order.packed" }
 
 func TestChecksTellHandlersApart(t *testing.T) {
 	t.Parallel()
-	types, err := eventlog.NewTypes(eventlog.Event[Packed]())
-	if err != nil {
-		t.Fatal(err)
-	}
+	types := testapp.Must[*eventlog.Types](t)(eventlog.NewTypes(eventlog.Event[Packed]()))
 	config := bustest.KitConfig{Registry: bus.RegistryConfig{Events: types}}
 	for name, check := range checks() {
 		for _, h := range handlers {

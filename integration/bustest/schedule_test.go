@@ -11,6 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
@@ -19,10 +20,7 @@ import (
 
 func mustSchedule(t testing.TB, k *bustest.Kit, db bun.IDB, payload bus.Payload, expression string, options ...schedule.Option) int64 {
 	t.Helper()
-	id, err := k.Scheduler.Create(k.Context(), db, payload, expression, "UTC", options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := testapp.Must[int64](t)(k.Scheduler.Create(k.Context(), db, payload, expression, "UTC", options...))
 	return id
 }
 
@@ -62,15 +60,11 @@ func TestDueSchedulesFireBeforeMessagesRun(t *testing.T) {
 	k := bustest.NewKit(t, db, noting("report", &ran))
 	id := mustSchedule(t, k, db, OrderPlaced{"1"}, "@yearly")
 	for _, run := range []func(){func() { k.ProcessNext() }, func() { k.ProcessNext("report") }, func() { k.DrainUntilIdle() }} {
-		if err := k.Scheduler.Trigger(k.Context(), db, id); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, k.Scheduler.Trigger(k.Context(), db, id))
 		run()
 	}
 	equal(t, "ran", ran, []string{"1", "1", "1"})
-	if err := k.Scheduler.Pause(k.Context(), db, id); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, k.Scheduler.Pause(k.Context(), db, id))
 	k.Advance(10 * 366 * 24 * time.Hour)
 	equal(t, "paused for ten years", consumersOf(k.DrainUntilIdle()), nil)
 }
@@ -114,9 +108,7 @@ func TestAScheduleThatCannotFireDoesNotDelayOthers(t *testing.T) {
 	k := bustest.NewKit(t, db, noting("report", &ran))
 	bad := mustSchedule(t, k, db, OrderPlaced{"bad"}, "@every 1m")
 	mustSchedule(t, k, db, OrderPlaced{"good"}, "@every 1m")
-	if _, err := db.NewRaw("UPDATE scheduled_messages SET cron_timezone = 'Nowhere' WHERE id = ?", bad).Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(db.NewRaw("UPDATE scheduled_messages SET cron_timezone = 'Nowhere' WHERE id = ?", bad).Exec(t.Context())))
 	k.Advance(2 * time.Minute)
 	k.DrainUntilIdle()
 	equal(t, "ran", ran, []string{"good", "good"})
@@ -132,9 +124,7 @@ func TestKitShowsWhatWaitsAndWhatIsPoisoned(t *testing.T) {
 		if err != nil || len(list) != 1 || !list[0].AvailableAt.Equal(k.Now().Add(time.Hour)) {
 			t.Fatalf("waiting: got %+v, %v, want one that is due in an hour of the kit's", list, err)
 		}
-		if _, err := k.Admin.RunNow(k.Context(), db, list[0].ID); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(k.Admin.RunNow(k.Context(), db, list[0].ID)))
 		k.DrainUntilIdle()
 		if n, err := k.Poison.Count(k.Context(), db, poison.Filter{}); err != nil || n != 1 {
 			t.Errorf("poisoned: got %d, %v, want one", n, err)

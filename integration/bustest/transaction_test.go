@@ -9,6 +9,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -19,13 +20,8 @@ func TestATransactionThatIsRolledBackLeavesNothing(t *testing.T) {
 		var ran []string
 		k := bustest.NewKit(t, db, noting("place", &ran))
 		k.Produce(OrderPlaced{"before"})
-		tx, err := db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := k.Producer.Produce(t.Context(), tx, OrderPlaced{"inside"}, outbox.Header("tenant", "acme")); err != nil {
-			t.Fatal(err)
-		}
+		tx := testapp.Must[bun.Tx](t)(db.BeginTx(t.Context(), nil))
+		testapp.OK(t, testapp.Second(k.Producer.Produce(t.Context(), tx, OrderPlaced{"inside"}, outbox.Header("tenant", "acme"))))
 		mustSchedule(t, k, tx, OrderPlaced{"daily"}, "@daily")
 		inside := func(o OrderPlaced) bool { return o.ID == "inside" }
 		if m := bustest.RequireProduced(t, k.In(tx), inside); m.Headers["tenant"] != "acme" {
@@ -36,9 +32,7 @@ func TestATransactionThatIsRolledBackLeavesNothing(t *testing.T) {
 		wantFailure(t, func(t testing.TB) { bustest.RequireNotProduced(t, k.In(tx), inside) }, "got {ID:inside}")
 		wantFailure(t, func(t testing.TB) { bustest.RequirePoisoned[OrderPlaced](t, k.In(tx), "place", nil) }, "poisoned: nothing")
 		bustest.RequireNotProduced(t, k, inside)
-		if err := tx.Rollback(); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, tx.Rollback())
 		bustest.RequireNotProduced(t, k, inside)
 		wantFailure(t, func(t testing.TB) { bustest.RequireScheduled[OrderPlaced](t, k, nil) }, "schedules: nothing")
 		k.DrainUntilIdle()

@@ -15,6 +15,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -86,9 +87,7 @@ func (r *run) produceUnkeyed(db *bun.DB, n int) {
 		job := chaos.Job{N: len(r.jobs)}
 		r.jobs, items[i].Payload = append(r.jobs, job.N), job
 	}
-	if _, err := r.producer.ProduceMany(r.ctx, db, items...); err != nil {
-		r.Fatal(err)
-	}
+	testapp.OK(r, testapp.Second(r.producer.ProduceMany(r.ctx, db, items...)))
 }
 
 // produceThrough produces jobs one by one through the proxy, each until it gets
@@ -143,10 +142,7 @@ func newProxy(b *bar, dsn string) (*chaos.Proxy, string) {
 // rerouted is the DSN of the same database by way of a local port.
 func rerouted(t testing.TB, dsn string, port int) string {
 	t.Helper()
-	through, err := chaos.Source(dsn).Rerouted(port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	through := testapp.Must[chaos.Source](t)(chaos.Source(dsn).Rerouted(port))
 	return string(through)
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -25,10 +26,7 @@ func (b *bar) dsnOf(t testing.TB) string {
 // openDSN opens a database by its data source name.
 func openDSN(t testing.TB, dsn string) *bun.DB {
 	t.Helper()
-	db, err := chaos.Source(dsn).Open(20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := testapp.Must[*bun.DB](t)(chaos.Source(dsn).Open(20))
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }

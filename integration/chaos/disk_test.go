@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 // Bar 8, disk full: the server's file system has no room for twenty seconds.
@@ -46,9 +47,7 @@ func barDiskFull(b *bar) {
 	refused, panicked := r.fillDisk(filler, f)
 	said := server.Log()
 	logged := r.quiet(full, time.Now())
-	if err := os.Remove(filler); err != nil {
-		b.Fatal(err)
-	}
+	testapp.OK(b, os.Remove(filler))
 	if !server.Running() {
 		start(b, server)
 	}
@@ -85,10 +84,7 @@ func newDisk(b *bar) (string, error) {
 	if os.Geteuid() != 0 {
 		return "", errors.New("disk full: only root can mount a small file system")
 	}
-	dir, err := os.MkdirTemp("/tmp", "chaos-disk.")
-	if err != nil {
-		b.Fatal(err)
-	}
+	dir := testapp.Must[string](b)(os.MkdirTemp("/tmp", "chaos-disk."))
 	b.atEnd(func() { _ = os.Remove(dir) })
 	if text, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+diskSize, "tmpfs", dir).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("disk full: mount: %w: %s", err, text)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 // Bar 2, a failover: the primary of two PostgreSQL servers is killed under load, its
@@ -31,17 +32,11 @@ type pair struct {
 
 func newPair(b *bar, synchronous bool) pair {
 	b.Helper()
-	primary, err := chaos.NewServer(serverDir(b))
-	if err != nil {
-		b.Fatal(err)
-	}
+	primary := testapp.Must[*chaos.Server](b)(chaos.NewServer(serverDir(b)))
 	standby, err := primary.Standby(serverDir(b))
 	started(b, primary, nil)
 	started(b, standby, err)
-	dsn, err := chaos.Either(primary, standby)
-	if err != nil {
-		b.Fatal(err)
-	}
+	dsn := testapp.Must[string](b)(chaos.Either(primary, standby))
 	db := openDSN(b, primary.DSN())
 	state := "async"
 	if synchronous {
@@ -74,9 +69,7 @@ func (p pair) fail(b *bar, stalled ...int) (gone, up time.Time) {
 	pause(b.between(0, time.Second)) // until somebody notices
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.Context()), time.Minute)
 	defer cancel()
-	if err := p.standby.Promote(ctx); err != nil {
-		b.Fatal(err)
-	}
+	testapp.OK(b, p.standby.Promote(ctx))
 	return gone, b.answering(p.dsn)
 }
 
@@ -147,9 +140,7 @@ func (r *run) stallStandby() (sender int) {
 // received is how much of the primary's log the survivor had got, all of which it keeps.
 func (r *run) received() (position int64) {
 	r.Helper()
-	if err := r.db.NewRaw("SELECT (pg_last_wal_replay_lsn() - '0/0')::bigint").Scan(r.ctx, &position); err != nil {
-		r.Fatal(err)
-	}
+	testapp.OK(r, r.db.NewRaw("SELECT (pg_last_wal_replay_lsn() - '0/0')::bigint").Scan(r.ctx, &position))
 	return position
 }
 

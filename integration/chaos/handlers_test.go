@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -110,9 +111,7 @@ func newRogue(b *bar) *rogue {
 	if r.producer, err = outbox.NewProducer(r.registry, outbox.ProducerConfig{}); err != nil {
 		b.Fatal(err)
 	}
-	if err := outbox.Migrate(r.ctx, r.db, r.registry.Tables()); err != nil {
-		b.Fatal(err)
-	}
+	testapp.OK(b, outbox.Migrate(r.ctx, r.db, r.registry.Tables()))
 	return r
 }
 
@@ -152,16 +151,12 @@ func (r *rogue) start(processor *outbox.Processor) (stop func() (time.Duration, 
 
 func (r *rogue) produce(how string, n int) {
 	r.Helper()
-	if _, err := r.producer.ProduceMany(r.ctx, r.db, slices.Repeat([]outbox.Item{{Payload: misdeed{How: how}}}, n)...); err != nil {
-		r.Fatal(err)
-	}
+	testapp.OK(r, testapp.Second(r.producer.ProduceMany(r.ctx, r.db, slices.Repeat([]outbox.Item{{Payload: misdeed{How: how}}}, n)...)))
 }
 
 func (r *rogue) count(query string) (n int) {
 	r.Helper()
-	if err := r.db.NewRaw(query).Scan(r.ctx, &n); err != nil {
-		r.Fatal(err)
-	}
+	testapp.OK(r, r.db.NewRaw(query).Scan(r.ctx, &n))
 	return n
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -168,10 +169,7 @@ func TestHistoryTellsWhatWasDoneToClaims(t *testing.T) {
 	t.Parallel()
 	r := newRun(&bar{T: t}, testdb.PostgresDSN(t), chaos.WorkerConfig{Plain: []string{"one"}})
 	other := testdb.OpenPostgres(t, r.dsn+"&application_name=other")
-	s, err := store.For(dialect.PG, bus.Tables{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testapp.Must[*store.Store](t)(store.For(dialect.PG, bus.Tables{}))
 	jobs := r.plant(make([]chaos.Job, 4)...)
 	claim, err := s.Claims.Claim(r.ctx, r.db, store.ClaimRequest{
 		Owner: "a", Lease: time.Hour, Wants: []store.Want{{Consumer: "one", Payload: chaos.Job{}.PayloadType(),
@@ -187,9 +185,7 @@ func TestHistoryTellsWhatWasDoneToClaims(t *testing.T) {
 	if settled, err := s.Claims.Settle(r.ctx, r.db, "a", time.Hour, results); err != nil || settled.Applied != 2 {
 		t.Fatalf("settle: got %+v and error %v, want 2 applied", settled, err)
 	}
-	if _, err := s.Claims.Extend(r.ctx, r.db, "a", time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(s.Claims.Extend(r.ctx, r.db, "a", time.Hour)))
 	if f := chaos.Judge(r.evidence()); len(f.Twice)+len(f.Taken)+len(f.Stale) > 0 {
 		t.Errorf("what an owner may do: got %v, want no violation", f)
 	}
@@ -197,13 +193,9 @@ func TestHistoryTellsWhatWasDoneToClaims(t *testing.T) {
 		"DELETE FROM consumer_messages WHERE id = %d",
 		"INSERT INTO message_claims (owner, solo, claimed_at, leased_until, message_ids) VALUES ('b', false, now(), now(), ARRAY[%d::bigint])",
 	} {
-		if _, err := other.ExecContext(r.ctx, fmt.Sprintf(theft, claim.Messages[2].ID)); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(other.ExecContext(r.ctx, fmt.Sprintf(theft, claim.Messages[2].ID))))
 	}
-	if _, err := other.ExecContext(r.ctx, "DELETE FROM message_claims WHERE owner = 'a'"); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(other.ExecContext(r.ctx, "DELETE FROM message_claims WHERE owner = 'a'")))
 	run := func(i int) chaos.Run { return chaos.Run{Consumer: "one", Job: jobs[i]} }
 	f := chaos.Judge(r.evidence())
 	if !slices.Equal(f.Stale, []chaos.Run{run(2)}) || !slices.Equal(f.Twice, []chaos.Run{run(2)}) ||

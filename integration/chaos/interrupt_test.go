@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 // Who interrupts a run finds neither its server running nor its directories.
@@ -22,9 +24,7 @@ func TestInterruptedRunLeavesNothing(t *testing.T) {
 	var output bytes.Buffer
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestBars$", "-bar", "2-stops")
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &output, &output, time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, cmd.Start())
 	defer func() { _ = cmd.Process.Kill() }()
 	b := &bar{T: t}
 	ours := filepath.Join("/tmp", fmt.Sprintf("chaos-db.%d.*", cmd.Process.Pid))
@@ -39,9 +39,7 @@ func TestInterruptedRunLeavesNothing(t *testing.T) {
 		server, _ = strconv.Atoi(first)
 		return server > 0
 	})
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, cmd.Process.Signal(syscall.SIGTERM))
 	var exit *exec.ExitError
 	if err := cmd.Wait(); !errors.As(err, &exit) {
 		t.Errorf("interrupted run: got %v, want it to fail: %s", err, &output)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 // What the judge is worth shows on evidence that was tampered with.
@@ -319,19 +320,11 @@ func TestJudgeKnowsLateWorkersAndDeadOnes(t *testing.T) {
 func TestLedgerSurvivesAndIsRead(t *testing.T) {
 	dir := t.TempDir()
 	for i, worker := range []string{"b", "a"} {
-		r, err := chaos.NewRecorder(dir, worker)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testapp.Must[*chaos.Recorder](t)(chaos.NewRecorder(dir, worker))
 		defer r.Close() // the events are there before it is closed
-		if err := r.Record(chaos.Started, "plain", i, 1, 0); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, r.Record(chaos.Started, "plain", i, 1, 0))
 	}
-	ledger, err := chaos.ReadLedger(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ledger := testapp.Must[chaos.Ledger](t)(chaos.ReadLedger(dir))
 	var got []string
 	for _, e := range ledger {
 		got = append(got, fmt.Sprint(e.Worker, e.Job))
@@ -428,16 +421,12 @@ func TestLedgerIsReadUpToWhatAKillCutShort(t *testing.T) {
 	dir := t.TempDir()
 	const line = `{"at":"2026-01-02T03:04:05Z","kind":"started","worker":"w","consumer":"c","job":1,"attempt":1,"crashes":0}` + "\n"
 	for text, want := range map[string]int{line + line[:20]: 1, line[:20]: 0, line: 1, "": 0} {
-		if err := os.WriteFile(filepath.Join(dir, "w.ledger"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, os.WriteFile(filepath.Join(dir, "w.ledger"), []byte(text), 0o600))
 		if ledger, err := chaos.ReadLedger(dir); err != nil || len(ledger) != want {
 			t.Errorf("ledger %q: got %d events and error %v, want %d", text, len(ledger), err, want)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "w.ledger"), []byte(line[:20]+"\n"+line), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, os.WriteFile(filepath.Join(dir, "w.ledger"), []byte(line[:20]+"\n"+line), 0o600))
 	if _, err := chaos.ReadLedger(dir); err == nil {
 		t.Error("a ledger with half a line in its midst: got no error, want one")
 	}

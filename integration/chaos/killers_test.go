@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -118,8 +119,6 @@ func (r *run) plant(jobs ...chaos.Job) (numbers []int) {
 		numbers = append(numbers, job.N)
 		items[i].Payload = job
 	}
-	if _, err := r.producer.ProduceMany(r.ctx, r.db, items...); err != nil {
-		r.Fatal(err)
-	}
+	testapp.OK(r, testapp.Second(r.producer.ProduceMany(r.ctx, r.db, items...)))
 	return numbers
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -32,10 +33,7 @@ func newServer(b *bar, settings ...string) *chaos.Server {
 // not look into those, and a socket's path must be short.
 func serverDir(b *bar) string {
 	b.Helper()
-	dir, err := os.MkdirTemp("/tmp", fmt.Sprintf("chaos-db.%d.", os.Getpid()))
-	if err != nil {
-		b.Fatal(err)
-	}
+	dir := testapp.Must[string](b)(os.MkdirTemp("/tmp", fmt.Sprintf("chaos-db.%d.", os.Getpid())))
 	b.atEnd(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
@@ -62,9 +60,7 @@ func start(b *bar, server *chaos.Server) time.Time {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.Context()), time.Minute)
 	defer cancel()
-	if err := server.Start(ctx); err != nil {
-		b.Fatal(err)
-	}
+	testapp.OK(b, server.Start(ctx))
 	return time.Now()
 }
 

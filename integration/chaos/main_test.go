@@ -212,11 +212,7 @@ func bars() []aBar {
 		{"14-move", regular, never, barRelayMove, seconds{60, 120, 300}, "relay-move"},
 		{"14-soak", regular, never, barRelaySoak, seconds{90, 180, 4200}, judged + ", relay-effect"},
 		{"15-order", short, long, barOrder, seconds{90, 150, 600}, judged + ", exactly-once, key-order"},
-		{"15-limits", regular, never, barLimits, seconds{90, 120, 400}, judged + ", exactly-once, limits"},
-		{"15-per-key", regular, never, barPerKey, seconds{90, 120, 400}, judged + ", exactly-once, limits"},
-		{"15-rates", regular, never, barRates, seconds{60, 90, 400}, judged + ", limits"},
 		{"16-stress", short, never, barStress, seconds{60, 120, 1000}, judged + ", exactly-once, key-order, limits, shares, deadline, together"},
-		{"13-model", regular, never, barModel, seconds{90, 150, 600}, "model"},
-		{"13-differential", long, never, barDifferential, seconds{60, 60, 660}, "model"},
+		{"13-model", regular, never, barModel, seconds{90, 300, 1260}, "model"},
 	}
 }

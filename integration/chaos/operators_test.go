@@ -13,6 +13,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -33,9 +34,7 @@ func (s *stress) newOperator() *operator {
 	var errAdmin, errPoisons error
 	o.admin, errAdmin = admin.NewClient(s.registry)
 	o.poisons, errPoisons = poison.NewStore(s.registry)
-	if err := errors.Join(errAdmin, errPoisons); err != nil {
-		s.Fatal(err)
-	}
+	testapp.OK(s, errors.Join(errAdmin, errPoisons))
 	return o
 }
 

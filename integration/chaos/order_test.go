@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -41,9 +42,7 @@ func barOrder(b *bar) {
 		})
 	}
 	producing.Wait()
-	if err := chaos.Lenient(r.dir); err != nil {
-		b.Fatal(err)
-	}
+	testapp.OK(b, chaos.Lenient(r.dir))
 	requeued := r.requeueUntilSettled()
 	r.stopAll()
 	f := r.judge()
@@ -125,10 +124,7 @@ func (r *run) commitLate(source *rand.Rand, items []outbox.Item, rollBack bool) 
 // requeueUntilSettled requeues what is poisoned, over and over, until all is done.
 func (r *run) requeueUntilSettled() (requeued int) {
 	r.Helper()
-	poisons, err := poison.NewStore(r.registry)
-	if err != nil {
-		r.Fatal(err)
-	}
+	poisons := testapp.Must[*poison.Store](r)(poison.NewStore(r.registry))
 	r.eventually(2*time.Minute, "everything is settled", func() bool {
 		result, err := poisons.RequeueWhere(r.ctx, r.db, poison.Filter{}, 100)
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -166,10 +167,7 @@ func (b *bar) paused(dsn string, path exitPath, renewal string) (fenced, results
 // and returns how to let it go again.
 func (r *run) inherit(n int, locked bool) (letGo func()) {
 	r.Helper()
-	s, err := store.For(r.db.Dialect().Name(), bus.Tables{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	s := testapp.Must[*store.Store](r)(store.For(r.db.Dialect().Name(), bus.Tables{}))
 	recovered, err := s.Claims.Recover(r.ctx, r.db, 3)
 	want := store.Recovered{Claims: recovered.Claims, Crashed: n}
 	if locked {
@@ -191,9 +189,7 @@ func (r *run) inherit(n int, locked bool) (letGo func()) {
 	}
 	return func() {
 		r.Helper()
-		if err := s.Claims.Disclaim(r.ctx, r.db, heir, []int64{claim.ID}); err != nil {
-			r.Fatal(err)
-		}
+		testapp.OK(r, s.Claims.Disclaim(r.ctx, r.db, heir, []int64{claim.ID}))
 	}
 }
 
@@ -203,9 +199,7 @@ func (r *run) everything() string {
 	var lines []string
 	for _, table := range []string{"consumer_messages", "message_claims", "poisoned_messages"} {
 		var rows []map[string]any
-		if err := r.db.NewRaw("SELECT * FROM ? ORDER BY id", bun.Ident(table)).Scan(r.ctx, &rows); err != nil {
-			r.Fatal(err)
-		}
+		testapp.OK(r, r.db.NewRaw("SELECT * FROM ? ORDER BY id", bun.Ident(table)).Scan(r.ctx, &rows))
 		lines = append(lines, fmt.Sprintf("%s: %d", table, len(rows)))
 		for _, row := range rows {
 			lines = append(lines, fmt.Sprint(row))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -49,33 +50,20 @@ func barPgbouncer(b *bar) {
 // transactions asks pgbouncer itself how many transactions it has passed on.
 func transactions(b *bar, dsn string) (n int64) {
 	b.Helper()
-	config, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		b.Fatal(err)
-	}
+	config := testapp.Must[*pgx.ConnConfig](b)(pgx.ParseConfig(dsn))
 	config.Database, config.DefaultQueryExecMode = "pgbouncer", pgx.QueryExecModeSimpleProtocol // its console
-	console, err := pgx.ConnectConfig(b.Context(), config)
-	if err != nil {
-		b.Fatal(err)
-	}
+	console := testapp.Must[*pgx.Conn](b)(pgx.ConnectConfig(b.Context(), config))
 	defer console.Close(context.WithoutCancel(b.Context())) //nolint:errcheck // only read from
-	rows, err := console.Query(b.Context(), "SHOW TOTALS")
-	if err != nil {
-		b.Fatal(err)
-	}
+	rows := testapp.Must[pgx.Rows](b)(console.Query(b.Context(), "SHOW TOTALS"))
 	for rows.Next() {
 		var name string
 		var value int64
-		if err := rows.Scan(&name, &value); err != nil {
-			b.Fatal(err)
-		}
+		testapp.OK(b, rows.Scan(&name, &value))
 		if name == "total_xact_count" {
 			n = value
 		}
 	}
-	if err := rows.Err(); err != nil {
-		b.Fatal(err)
-	}
+	testapp.OK(b, rows.Err())
 	return n
 }
 
@@ -84,10 +72,7 @@ func transactions(b *bar, dsn string) (n int64) {
 // and then, when the query ends at the same time (its issue 822, mended in 1.20.1).
 func withoutCancels(b *bar, port int) int {
 	b.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	listener := testapp.Must[net.Listener](b)(net.Listen("tcp", "127.0.0.1:0"))
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 // proxied is a database with a table, a way to it, and a way through a proxy.
@@ -27,9 +28,7 @@ func newProxied(t *testing.T, mariadb bool) *proxied {
 	dsn := b.dsn()
 	proxy, way := newProxy(b, dsn)
 	p := &proxied{T: t, proxy: proxy, direct: openDSN(t, dsn).DB, through: openDSN(t, way).DB}
-	if _, err := p.direct.ExecContext(t.Context(), "CREATE TABLE seen (n int)"); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(p.direct.ExecContext(t.Context(), "CREATE TABLE seen (n int)")))
 	return p
 }
 
@@ -56,9 +55,7 @@ func (p *proxied) insert() error {
 func (p *proxied) rows() (n int) {
 	p.Helper()
 	// A commit whose client is gone may still be under way.
-	if err := p.direct.QueryRowContext(p.Context(), "SELECT count(*) FROM seen").Scan(&n); err != nil {
-		p.Fatal(err)
-	}
+	testapp.OK(p, p.direct.QueryRowContext(p.Context(), "SELECT count(*) FROM seen").Scan(&n))
 	return n
 }
 
@@ -144,9 +141,7 @@ func TestProxyDelays(t *testing.T) {
 
 func TestProxyStalls(t *testing.T) {
 	p := newProxied(t, false)
-	if err := p.insert(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, p.insert())
 	p.proxy.Stall(true)
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -165,13 +160,8 @@ func TestProxyStalls(t *testing.T) {
 
 func TestProxyResets(t *testing.T) {
 	p := newProxied(t, false)
-	tx, err := p.through.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.ExecContext(t.Context(), "INSERT INTO seen VALUES (1)"); err != nil {
-		t.Fatal(err)
-	}
+	tx := testapp.Must[*sql.Tx](t)(p.through.BeginTx(t.Context(), nil))
+	testapp.OK(t, testapp.Second(tx.ExecContext(t.Context(), "INSERT INTO seen VALUES (1)")))
 	if cut := p.proxy.Reset(); cut != 1 {
 		t.Errorf("reset: got %d connections cut, want 1", cut)
 	}
@@ -185,9 +175,7 @@ func TestProxyResets(t *testing.T) {
 
 func TestProxyCloses(t *testing.T) {
 	p := newProxied(t, false)
-	if err := p.insert(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, p.insert())
 	p.proxy.Stall(true) // must not keep it
 	p.proxy.Close()
 	if err := p.insert(); err == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -72,9 +73,7 @@ func barRelayLeader(b *bar) {
 			gone = time.Now() // it may still take what it is sent, without an answer
 		}
 		inFlight += inDoubt(r.from.ledger(), fallen, gone)
-		if err := way.back(r, node); err != nil {
-			b.Fatal(err)
-		}
+		testapp.OK(b, way.back(r, node))
 	}
 	took := r.settle()
 	f := r.judge(false)
@@ -94,14 +93,9 @@ func (r *relayed) killLeader() *brokers.Process {
 // fellLeader has the server that leads the stream fall, and tells when that began and was done.
 func (r *relayed) fellLeader(way fall) (fallen, gone time.Time, node *brokers.Process) {
 	r.Helper()
-	node, err := r.servers.Node(r.leader())
-	if err != nil {
-		r.Fatal(err)
-	}
+	node = testapp.Must[*brokers.Process](r)(r.servers.Node(r.leader()))
 	fallen = time.Now()
-	if err := way.down(r, node); err != nil {
-		r.Fatal(err)
-	}
+	testapp.OK(r, way.down(r, node))
 	return fallen, time.Now(), node
 }
 

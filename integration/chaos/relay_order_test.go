@@ -12,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -44,10 +45,7 @@ func newLoggers(b *bar, streams int) *loggers {
 // newLog is the log in the run's database.
 func (r *run) newLog() *eventlog.Log {
 	r.Helper()
-	log, err := eventlog.NewLog(r.registry, r.producer, eventlog.LogConfig{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	log := testapp.Must[*eventlog.Log](r)(eventlog.NewLog(r.registry, r.producer, eventlog.LogConfig{}))
 	return log
 }
 
@@ -152,9 +150,7 @@ func (l *loggers) append(n int) {
 // appendToAll appends an event to each stream, and so something for each shard.
 func (l *loggers) appendToAll() {
 	l.Helper()
-	if err := l.commit(rand.New(rand.NewPCG(l.Uint64(), 0)), l.writes(0, l.streams, false), false); err != nil {
-		l.Fatal(err)
-	}
+	testapp.OK(l, l.commit(rand.New(rand.NewPCG(l.Uint64(), 0)), l.writes(0, l.streams, false), false))
 }
 
 // writes are events of so many streams. They count as committed, unless they are to be rolled back.
@@ -223,9 +219,7 @@ func (l *loggers) killInTurn(times, leaders, events int) {
 			node := l.killLeader()
 			l.append(events / times / 10)
 			l.elected(node)
-			if err := node.Start(); err != nil {
-				l.Fatal(err)
-			}
+			testapp.OK(l, node.Start())
 		}
 	}
 	for i := range sides { // whoever comes now is not to be killed
@@ -268,9 +262,7 @@ func (l *loggers) zombie(events int) (t tried) {
 	l.eventually(time.Minute, "each shard has gone on without it", func() bool {
 		return l.from.count("SELECT count(*) FROM event_subscriptions n JOIN stopped s USING (shard) WHERE n.owner <> s.owner AND n.position > s.position") == logShards
 	})
-	if err := z.Thaw(); err != nil {
-		l.Fatal(err)
-	}
+	testapp.OK(l, z.Thaw())
 	z.Signal(syscall.SIGCONT)
 	l.eventually(time.Minute, "the late appends are answered", func() bool { return stale(chaos.Finished)+stale(chaos.Failed) == logShards })
 	l.eventually(time.Minute, "nothing is under way", l.arrived)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -30,9 +31,7 @@ func barRelayOutage(b *bar) {
 	r.from.produce(2000, none)
 	b.eventually(time.Minute, "some of these are published", func() bool { return r.published() > had })
 	killed := time.Now()
-	if err := r.servers.Kill(); err != nil {
-		b.Fatal(err)
-	}
+	testapp.OK(b, r.servers.Kill())
 	gone := time.Now()
 	crowd := r.crowd(publishes, backlog)
 	b.eventually(time.Minute, "all claims have been given back", func() bool {
@@ -53,9 +52,7 @@ func barRelayOutage(b *bar) {
 	r.nothingWritten()
 	r.quietly(share, noCPU, probes, lasted)
 	waited, up := r.from.count("SELECT count(*) FROM before"), time.Now()
-	if err := r.servers.Start(); err != nil {
-		b.Fatal(err)
-	}
+	testapp.OK(b, r.servers.Start())
 	had = r.published()
 	b.eventually(time.Minute, "something is published", func() bool { return r.published() > had })
 	first := time.Since(up)

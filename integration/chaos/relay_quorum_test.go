@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -54,23 +55,16 @@ func barRelayQuorum(b *bar) {
 		first := r.from.plant(chaos.Job{})[0]
 		r.from.produce(2000, func() time.Duration { return b.between(0, 4*time.Millisecond) })
 		b.eventually(time.Minute, "some are done", func() bool { return r.done(first) })
-		leader, err := nodes.Leader(chaos.RelayStream)
-		if err != nil {
-			b.Fatal(err)
-		}
+		leader := testapp.Must[int](b)(nodes.Leader(chaos.RelayStream))
 		r.from.produce(2000, func() time.Duration { return b.between(0, 4*time.Millisecond) })
 		fell := time.Now()
-		if err := way.fell(leader); err != nil {
-			b.Fatal(err)
-		}
+		testapp.OK(b, way.fell(leader))
 		witness := r.from.plant(chaos.Job{})[0]
 		b.eventually(3*time.Minute, "what is produced after the leader was "+way.name+" is done", func() bool { return r.done(witness) })
 		healed := time.Since(fell)
 		b.within("healed after the leader was "+way.name, healed, way.limit)
 		said = append(said, fmt.Sprintf("%s %.1fs of %s", way.name, healed.Seconds(), way.limit))
-		if err := nodes.Start(); err != nil {
-			b.Fatal(err)
-		}
+		testapp.OK(b, nodes.Start())
 	}
 	took := b.eventually(4*time.Minute, "everything is settled", func() bool {
 		return r.from.settled() && r.to.count("SELECT count(*) FROM effects") >= len(r.from.jobs)*len(r.to.config.Tx) && r.to.settled()
@@ -84,19 +78,9 @@ func barRelayQuorum(b *bar) {
 // declareQuorum makes the queue anew.
 func declareQuorum(b *bar, nodes *brokers.RabbitMQ) {
 	b.Helper()
-	conn, err := amqp.Dial(nodes.URLs[0])
-	if err != nil {
-		b.Fatal(err)
-	}
+	conn := testapp.Must[*amqp.Connection](b)(amqp.Dial(nodes.URLs[0]))
 	defer conn.Close()
-	channel, err := conn.Channel()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if _, err := channel.QueueDelete(chaos.RelayStream, false, false, false); err != nil {
-		b.Fatal(err)
-	}
-	if _, err := channel.QueueDeclare(chaos.RelayStream, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
-		b.Fatal(err)
-	}
+	channel := testapp.Must[*amqp.Channel](b)(conn.Channel())
+	testapp.OK(b, testapp.Second(channel.QueueDelete(chaos.RelayStream, false, false, false)))
+	testapp.OK(b, testapp.Second(channel.QueueDeclare(chaos.RelayStream, true, false, false, false, amqp.Table{"x-queue-type": "quorum"})))
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -125,9 +126,7 @@ func (g *ring) produce(n int) {
 		r.jobs, g.produced = append(r.jobs, job.N), append(g.produced, time.Now())
 		items[i].Payload = chaos.Hop{Job: job}
 	}
-	if _, err := r.producer.ProduceMany(r.ctx, r.db, items...); err != nil {
-		g.Fatal(err)
-	}
+	testapp.OK(g, testapp.Second(r.producer.ProduceMany(r.ctx, r.db, items...)))
 }
 
 // settled tells whether all jobs have been all the way round.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -65,9 +66,7 @@ func newRun(b *bar, dsn string, config chaos.WorkerConfig) *run {
 	if r.producer, err = outbox.NewProducer(r.registry, outbox.ProducerConfig{}); err != nil {
 		b.Fatal(err)
 	}
-	if err := outbox.Migrate(r.ctx, r.db, r.registry.Tables()); err != nil {
-		b.Fatal(err)
-	}
+	testapp.OK(b, outbox.Migrate(r.ctx, r.db, r.registry.Tables()))
 	r.execEach(of(b, keepHistory, mariaHistory))
 	b.Cleanup(r.keepLogs)
 	b.Cleanup(r.killAll)
@@ -105,10 +104,7 @@ func (r *run) startAs(i int, config chaos.WorkerConfig) *chaos.Worker {
 	r.Helper()
 	config.Name = fmt.Sprintf("worker-%03d", len(r.former))
 	config.DSN = string(chaos.Source(config.DSN).As(config.Name))
-	w, err := chaos.StartWorker(config)
-	if err != nil {
-		r.Fatal(err)
-	}
+	w := testapp.Must[*chaos.Worker](r)(chaos.StartWorker(config))
 	r.atEnd(func() { w.Signal(syscall.SIGKILL) }) // stopped or not
 	r.former = append(r.former, w)
 	if i < len(r.workers) {
@@ -165,40 +161,24 @@ func (r *run) produce(n int, takes func() time.Duration) {
 		first := len(r.jobs) + len(r.never)
 		items := make([]outbox.Item, batch)
 		for i := range items {
-			items[i].Payload = chaos.Job{N: first + i, Takes: takes(), Key: r.keyOf(first + i)}
+			items[i].Payload = chaos.Job{N: first + i, Takes: takes()}
 			r.jobs = append(r.jobs, first+i)
 		}
-		if _, err := r.producer.ProduceMany(r.ctx, r.db, items...); err != nil {
-			r.Fatal(err)
-		}
+		testapp.OK(r, testapp.Second(r.producer.ProduceMany(r.ctx, r.db, items...)))
 		r.rollBack()
 	}
-}
-
-// keyOf is the key of a job, where keys share a consumer: one has more jobs than the others.
-func (r *run) keyOf(job int) string {
-	if len(r.config.Shared) == 0 {
-		return ""
-	}
-	return fmt.Sprint(max(job%sharedKeys-sharedKeys/2, 0))
 }
 
 // rollBack produces a job in a transaction that is rolled back.
 func (r *run) rollBack() {
 	r.Helper()
 	job := chaos.Job{N: len(r.jobs) + len(r.never)}
-	job.Key = r.keyOf(job.N)
 	r.never = append(r.never, job.N)
-	tx, err := r.db.BeginTx(r.ctx, nil)
-	if err != nil {
-		r.Fatal(err)
-	}
+	tx := testapp.Must[bun.Tx](r)(r.db.BeginTx(r.ctx, nil))
 	if _, err := r.producer.Produce(r.ctx, tx, job); err != nil {
 		r.Error(err)
 	}
-	if err := tx.Rollback(); err != nil {
-		r.Fatal(err)
-	}
+	testapp.OK(r, tx.Rollback())
 }
 
 // pending counts messages that wait or run.
@@ -233,10 +213,7 @@ func (r *run) rowsOf(table string) []chaos.Run {
 
 func (r *run) ledger() chaos.Ledger {
 	r.Helper()
-	ledger, err := chaos.ReadLedger(r.dir)
-	if err != nil {
-		r.Fatal(err)
-	}
+	ledger := testapp.Must[chaos.Ledger](r)(chaos.ReadLedger(r.dir))
 	return ledger
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
@@ -113,9 +114,7 @@ func (r *run) killInTurns(until time.Time) (kills int, down []chaos.Span) {
 func (r *run) gap(id int64, from, to time.Time, down []chaos.Span) (worst time.Duration) {
 	r.Helper()
 	var micros []int64
-	if err := r.db.NewRaw("SELECT at FROM fires WHERE schedule = ? ORDER BY at", id).Scan(r.ctx, &micros); err != nil {
-		r.Fatal(err)
-	}
+	testapp.OK(r, r.db.NewRaw("SELECT at FROM fires WHERE schedule = ? ORDER BY at", id).Scan(r.ctx, &micros))
 	at := make([]time.Time, len(micros))
 	for i, n := range micros {
 		at[i] = time.UnixMicro(n)

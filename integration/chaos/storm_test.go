@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -107,9 +108,7 @@ func (r *run) returning(server *chaos.Server) {
 			running = true
 		}
 	}
-	if err := <-up; err != nil {
-		r.Fatal(err)
-	}
+	testapp.OK(r, <-up)
 	r.refresh()
 }
 

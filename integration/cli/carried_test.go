@@ -68,9 +68,7 @@ func (s site) watched(id, want string) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	if err := c.Start(); err != nil {
-		s.Fatal(err)
-	}
+	testapp.OK(s, c.Start())
 	said := make([]byte, len(want))
 	n, _ := stderr.Read(said)
 	_ = c.Process.Kill()

@@ -29,16 +29,12 @@ func (s site) dump(tables ...string) string {
 			for i := range row {
 				row[i] = new(any)
 			}
-			if err := rows.Scan(row...); err != nil {
-				s.Fatal(err)
-			}
+			testapp.OK(s, rows.Scan(row...))
 			for _, value := range row {
 				fmt.Fprintf(&b, "%s %v;", table, *value.(*any))
 			}
 		}
-		if err := rows.Close(); err != nil {
-			s.Fatal(err)
-		}
+		testapp.OK(s, rows.Close())
 	}
 	return b.String()
 }
@@ -116,16 +112,12 @@ func TestPipes(t *testing.T) {
 		c, _, stderr := s.command(s.Context(), "messages", "list", "--limit", "1000", "--json")
 		c.Stdout = nil
 		out := testapp.Must[io.ReadCloser](s.T)(c.StdoutPipe())
-		if err := c.Start(); err != nil {
-			s.Fatal(err)
-		}
+		testapp.OK(s, c.Start())
 		if _, err := io.ReadFull(out, make([]byte, 100)); err != nil {
 			_ = c.Wait()
 			s.Fatalf("reading the first 100 bytes: %v; the command ended with %v and wrote %q", err, c.ProcessState, stderr)
 		}
-		if err := out.Close(); err != nil {
-			s.Fatal(err)
-		}
+		testapp.OK(s, out.Close())
 		err := c.Wait()
 		if status, ok := c.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGPIPE ||
 			stderr.Len() > 0 {
@@ -142,9 +134,7 @@ func TestInterrupted(t *testing.T) {
 			"--yes", "--reason", "fixed")
 		c.Stderr = nil
 		stderr := testapp.Must[interface{ Read([]byte) (int, error) }](s.T)(c.StderrPipe())
-		if err := c.Start(); err != nil {
-			s.Fatal(err)
-		}
+		testapp.OK(s, c.Start())
 		lines := bufio.NewScanner(stderr)
 		if !lines.Scan() || !strings.Contains(lines.Text(), "is waiting, and starts at") {
 			s.Errorf("got %q, want that it waits", lines.Text())
@@ -152,9 +142,7 @@ func TestInterrupted(t *testing.T) {
 		if args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", c.Process.Pid)); err == nil && strings.Contains(string(args), s.dsn) {
 			s.Errorf("the list of processes shows the DSN: %q", args)
 		}
-		if err := c.Process.Signal(syscall.SIGINT); err != nil {
-			s.Fatal(err)
-		}
+		testapp.OK(s, c.Process.Signal(syscall.SIGINT))
 		said := ""
 		for lines.Scan() {
 			said += lines.Text() + "\n"

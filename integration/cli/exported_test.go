@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 // TestWhatIsKeptIsWhatIsDeleted: a discard of an export deletes what is in the file, and nothing else.
@@ -14,9 +16,7 @@ func TestWhatIsKeptIsWhatIsDeleted(t *testing.T) {
 		write := func(text string) string {
 			s.Helper()
 			path := filepath.Join(s.TempDir(), "kept.ndjson")
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				s.Fatal(err)
-			}
+			testapp.OK(s, os.WriteFile(path, []byte(text), 0o600))
 			return path
 		}
 		discard := func(code int, path string, more ...string) answer {

@@ -7,24 +7,20 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 // TestFields: JSON has names in small letters, and those of each line stand in the guide.
 func TestFields(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile(filepath.Join("..", "..", "docs", "cli.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	guide := testapp.Must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "docs", "cli.md")))
 	paths, err := filepath.Glob(filepath.Join("testdata", "json", "*.txt"))
 	if err != nil || len(paths) < 50 {
 		t.Fatalf("got %d goldens, %v", len(paths), err)
 	}
 	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testapp.Must[[]byte](t)(os.ReadFile(path))
 		for line := range strings.Lines(string(text)) {
 			if !strings.HasPrefix(line, "{") {
 				continue

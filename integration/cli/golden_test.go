@@ -201,12 +201,8 @@ func (s site) idOf(a *testapp.App, query string) string {
 func golden(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testapp.OK(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(path)
 	if err != nil || string(want) != got {

@@ -15,6 +15,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -78,10 +79,7 @@ func onSQLite(t *testing.T) site {
 // urlOf is a DSN of MariaDB's driver as the command has it.
 func urlOf(t testing.TB, dsn string) string {
 	t.Helper()
-	config, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := testapp.Must[*mysql.Config](t)(mysql.ParseDSN(dsn))
 	made := url.URL{Scheme: "mariadb", User: url.UserPassword(config.User, config.Passwd), Host: config.Addr, Path: "/" + config.DBName}
 	if config.Net == "unix" {
 		made.Host, made.RawQuery = "localhost", url.Values{"socket": {config.Addr}}.Encode()

@@ -10,16 +10,14 @@ import (
 
 	"github.com/uptrace/bun/dialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
 // rightsOf are the statements of docs/deploying.md for one who looks or one who operates.
 func rightsOf(t *testing.T, database, who string) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "deploying.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testapp.Must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "docs", "deploying.md")))
 	found := regexp.MustCompile("(?s)<!-- rights: " + database + " " + who + " -->\n```sql\n(.*?)```").FindSubmatch(text)
 	if found == nil {
 		t.Fatalf("docs/deploying.md has no statements for %s %s", database, who)

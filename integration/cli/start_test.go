@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -22,9 +23,7 @@ func BenchmarkStart(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			s := &site{dsn: dsn()}
 			migrate, _, _ := s.command(b.Context(), "migrate")
-			if err := migrate.Run(); err != nil {
-				b.Fatal(err)
-			}
+			testapp.OK(b, migrate.Run())
 			var took []time.Duration
 			for b.Loop() {
 				took = append(took, s.firstRow(b))
@@ -32,10 +31,7 @@ func BenchmarkStart(b *testing.B) {
 			slices.Sort(took)
 			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "ms-to-first-row")
 			b.ReportMetric(float64(took[len(took)-1].Microseconds())/1000, "ms-at-most")
-			info, err := os.Stat(program)
-			if err != nil {
-				b.Fatal(err)
-			}
+			info := testapp.Must[os.FileInfo](b)(os.Stat(program))
 			b.ReportMetric(float64(info.Size())/1e6, "MB")
 		})
 	}
@@ -51,17 +47,13 @@ func (s *site) firstRow(b *testing.B) time.Duration {
 		b.Fatal(err)
 	}
 	began := time.Now()
-	if err := c.Start(); err != nil {
-		b.Fatal(err)
-	}
+	testapp.OK(b, c.Start())
 	_, err = io.ReadFull(out, make([]byte, 1))
 	took := time.Since(began)
 	if err != nil {
 		b.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, out)
-	if err := c.Wait(); err != nil {
-		b.Fatal(err)
-	}
+	testapp.OK(b, c.Wait())
 	return took
 }

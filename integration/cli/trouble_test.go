@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/uptrace/bun/dialect"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 // says runs a command that must fail with one sentence that shows nothing of the DSN.
@@ -26,10 +28,7 @@ func (s site) says(code int, want string, args ...string) {
 // with is the site with another DSN.
 func (s site) with(change func(*url.URL)) site {
 	s.Helper()
-	parsed, err := url.Parse(s.dsn)
-	if err != nil {
-		s.Fatal(err)
-	}
+	parsed := testapp.Must[*url.URL](s)(url.Parse(s.dsn))
 	change(parsed)
 	s.dsn = parsed.String()
 	return s
@@ -41,9 +40,7 @@ func TestTrouble(t *testing.T) {
 		if s.db.Dialect().Name() == dialect.SQLite {
 			dir := s.TempDir()
 			text := filepath.Join(dir, "text.db")
-			if err := os.WriteFile(text, []byte(strings.Repeat("this is no database ", 100)), 0o600); err != nil {
-				s.Fatal(err)
-			}
+			testapp.OK(s, os.WriteFile(text, []byte(strings.Repeat("this is no database ", 100)), 0o600))
 			for path, want := range map[string]string{dir: "the file of the database is a directory", text: "the file is no SQLite database",
 				filepath.Join(dir, "none.db"): "the file of the database does not exist"} {
 				s.dsn = "sqlite:" + path
@@ -94,9 +91,7 @@ func TestLooksLeaveTheFileOfADatabaseAsItIs(t *testing.T) {
 			return
 		}
 		filled(s)
-		if _, err := s.db.ExecContext(s.Context(), "PRAGMA journal_mode=DELETE"); err != nil {
-			s.Fatal(err)
-		}
+		testapp.OK(s, testapp.Second(s.db.ExecContext(s.Context(), "PRAGMA journal_mode=DELETE")))
 		for _, dsn := range []string{s.dsn, s.dsn + "?mode=ro"} {
 			s.dsn = dsn
 			s.must(0, "consumers", "list")
@@ -129,9 +124,7 @@ func TestTables(t *testing.T) {
 			s.must(0, "status", "--schema", "other")
 			s.says(7, "--schema other", "status")
 		}
-		if _, err := s.db.ExecContext(s.Context(), "DROP TABLE shop_message_operations"); err != nil {
-			s.Fatal(err)
-		}
+		testapp.OK(s, testapp.Second(s.db.ExecContext(s.Context(), "DROP TABLE shop_message_operations")))
 		s.says(7, "the library's tables are older than this version needs", "operations", "list", "--prefix", "shop_")
 		s.says(2, "Prefix", "status", "--prefix", "shop; DROP")
 	})
@@ -147,12 +140,8 @@ func TestReadOnly(t *testing.T) {
 		s = on
 		filled(s)
 		name := ""
-		if err := s.db.NewRaw("SELECT current_database()").Scan(s.Context(), &name); err != nil {
-			s.Fatal(err)
-		}
-		if _, err := s.db.ExecContext(s.Context(), "ALTER DATABASE "+name+" SET default_transaction_read_only = on"); err != nil {
-			s.Fatal(err)
-		}
+		testapp.OK(s, s.db.NewRaw("SELECT current_database()").Scan(s.Context(), &name))
+		testapp.OK(s, testapp.Second(s.db.ExecContext(s.Context(), "ALTER DATABASE "+name+" SET default_transaction_read_only = on")))
 		s.must(0, "status")
 		s.must(4, "requeue", "--consumer", "mail")
 		s.says(1, "the database is read-only: it takes no changes", "consumers", "pause", "mail", "--yes", "--reason", "why")

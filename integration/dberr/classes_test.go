@@ -178,21 +178,17 @@ func provocations(d dialect.Name) []provocation {
 
 func (p *provoker) path() (path string) {
 	p.Helper()
-	if err := p.db.NewRaw("SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(p.Context(), &path); err != nil {
-		p.Fatal(err)
-	}
+	testapp.OK(p, p.db.NewRaw("SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(p.Context(), &path))
 	return filepath.Clean(path)
 }
 
-// TestErrorClasses goes through docs/errors.md with the errors of real databases.
+// TestDriverErrorsAreClassified goes through docs/errors.md with the errors of real databases.
 // Promise: counted
-func TestErrorClasses(t *testing.T) {
+func TestDriverErrorsAreClassified(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		p := &provoker{t, db}
-		if err := p.exec(db, "CREATE TABLE t (n int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1), (2, 1)"); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, p.exec(db, "CREATE TABLE t (n int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1), (2, 1)"))
 		for _, provoked := range provocations(db.Dialect().Name()) {
 			err := provoked.run(p)
 			if got := dberr.ClassOf(err); err == nil || got != provoked.want || got.Outage() != provoked.outage {

@@ -11,6 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/projections"
 )
@@ -20,14 +21,8 @@ func TestAdminOfProjections(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		l := newLedger(t, db)
-		registry, err := bus.NewRegistry()
-		if err != nil {
-			t.Fatal(err)
-		}
-		admin, err := projections.NewAdmin(registry)
-		if err != nil {
-			t.Fatal(err)
-		}
+		registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry())
+		admin := testapp.Must[*projections.Admin](t)(projections.NewAdmin(registry))
 		last := l.append("account-a", eventlog.AnyVersion, moved{-1}, moved{-2}, moved{3})
 		one := func(context.Context, bun.Tx, string, int64, int) error { return nil }
 		refuse := func(_ context.Context, _ bun.Tx, _ string, _ int64, amount int) error {
@@ -44,16 +39,12 @@ func TestAdminOfProjections(t *testing.T) {
 		ofMoves(&halts, false, refuse)
 		r := l.runner(sound, parks, halts)
 		stop := running(t, "runner", r.Run)
-		if err := errors.Join(r.WaitFor(l.ctx, "sound", last), r.WaitFor(l.ctx, "parks", last)); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, errors.Join(r.WaitFor(l.ctx, "sound", last), r.WaitFor(l.ctx, "parks", last)))
 		if err := r.WaitFor(l.ctx, "halts", last); err == nil {
 			t.Fatal("it is not halted")
 		}
 		stop()
-		if err := r.Promote(l.ctx, "sound", 2, 0); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, r.Promote(l.ctx, "sound", 2, 0))
 		states, err := admin.States(l.ctx, db)
 		if err != nil || len(states) != 4 {
 			t.Fatalf("states: got %+v and %v, want four", states, err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -246,38 +247,6 @@ func TestSeveralStreamsDoNotDeadlock(t *testing.T) {
 	}
 }
 
-// TestRacingAppendsAtOneVersion lets one of many win, and loses nothing of those
-// that do not ask.
-func TestRacingAppendsAtOneVersion(t *testing.T) {
-	t.Parallel()
-	a := newApp(t, testdb.Postgres(t))
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	won := 0
-	for range 16 {
-		wg.Go(func() {
-			_, err := a.try("account-1", eventlog.NoStream, moved{1})
-			if _, ok := errors.AsType[*eventlog.ConflictError](err); err != nil && !ok {
-				t.Errorf("racing append: %v", err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if err == nil {
-				won++
-			}
-		})
-		wg.Go(func() {
-			if _, err := a.try("account-2", eventlog.AnyVersion, moved{1}); err != nil {
-				t.Errorf("append at any version: %v", err)
-			}
-		})
-	}
-	wg.Wait()
-	if won != 1 || len(a.stream("account-2")) != 16 {
-		t.Errorf("got %d winners and %d events, want 1 and 16", won, len(a.stream("account-2")))
-	}
-}
-
 func TestTheProduceChainMustPassEventsOn(t *testing.T) {
 	t.Parallel()
 	half := func(next bus.ProduceFunc) bus.ProduceFunc {
@@ -310,9 +279,7 @@ func TestLayersMayAddMessagesToAnAppend(t *testing.T) {
 	}
 	a := setup{producer: outbox.ProducerConfig{Middleware: []bus.ProduceMiddleware{add}}}.newApp(t, testdb.SQLite(t),
 		bus.Consume("c", func(context.Context, opened) error { return nil }))
-	if _, err := a.try("account-1", eventlog.AnyVersion, moved{1}); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(a.try("account-1", eventlog.AnyVersion, moved{1})))
 	if events, messages := a.count("SELECT count(*) FROM events"), a.count("SELECT count(*) FROM consumer_messages"); events != 1 ||
 		messages != 1 {
 		t.Errorf("got %d events and %d messages, want the event and the message that was added", events, messages)
@@ -331,9 +298,7 @@ func TestTombstone(t *testing.T) {
 		tombstone := func(stream string) error {
 			return a.inTx(func(ctx context.Context, tx bun.Tx) error { return a.log.Tombstone(ctx, tx, stream) })
 		}
-		if err := tombstone("account-1"); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, tombstone("account-1"))
 		a.process()
 		if got := receive(t, ran); got.Stream != "account-1" {
 			t.Errorf("tombstoned: got %+v, want account-1", got)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -39,14 +40,9 @@ func TestAFailingStatementOfAProjectionIsParked(t *testing.T) {
 			a := newApp(t, db)
 			a.exec("CREATE TABLE locked (n int)")
 			a.exec("CREATE TABLE effects (n int)")
-			holder, err := db.BeginTx(a.ctx, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			holder := testapp.Must[bun.Tx](t)(db.BeginTx(a.ctx, nil))
 			defer holder.Rollback() //nolint:errcheck // it has nothing to say
-			if _, err := holder.ExecContext(a.ctx, "LOCK TABLE locked"); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, testapp.Second(holder.ExecContext(a.ctx, "LOCK TABLE locked")))
 			var runs, others atomic.Int64
 			runner, err := projection.NewRunner(db, a.log, projection.RunnerConfig{},
 				projection.Projection{Name: "bad", MaxAttempts: 2, AttemptDelay: time.Millisecond, OnError: projection.Park, Timeout: c.timeout,
@@ -68,10 +64,7 @@ func TestAFailingStatementOfAProjectionIsParked(t *testing.T) {
 			a.append("account-b", eventlog.NoStream, opened{"ann"})
 			eventually(t, "the other projection goes on", func() bool { return others.Load() == 1 })
 			eventually(t, "the event is parked", func() bool {
-				parked, err := runner.Parked(a.ctx, "bad", 10)
-				if err != nil {
-					t.Fatal(err)
-				}
+				parked := testapp.Must[[]projection.Parked](t)(runner.Parked(a.ctx, "bad", 10))
 				return len(parked) == 1
 			})
 			if n := runs.Load(); n < c.atLeast || n > c.atMost {

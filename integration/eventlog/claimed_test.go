@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -61,13 +62,9 @@ func TestAClaimIsNotGivenBackWhileItsEventsAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lock.ExecContext(t.Context(), "LOCK TABLE events IN ACCESS EXCLUSIVE MODE"); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(lock.ExecContext(t.Context(), "LOCK TABLE events IN ACCESS EXCLUSIVE MODE")))
 	<-time.After(4 * time.Second)
-	if err := lock.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, lock.Rollback())
 	eventually(t, "it ran", func() bool { return a.count("SELECT count(*) FROM consumer_messages WHERE consumer_type = 'c'") == 0 })
 	if runs.Load() != 1 || overlaps.Load() != 0 {
 		t.Errorf("runs of one message: got %d, of which %d beside another, want one", runs.Load(), overlaps.Load())

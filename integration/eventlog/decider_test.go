@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/decider"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -213,10 +214,7 @@ func TestSnapshotsAreACache(t *testing.T) {
 func TestADroppedEventAtTheEndIsNoConflict(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
-		old, err := eventlog.NewTypes(eventlog.Event[movedBefore](), eventlog.Event[opened]())
-		if err != nil {
-			t.Fatal(err)
-		}
+		old := testapp.Must[*eventlog.Types](t)(eventlog.NewTypes(eventlog.Event[movedBefore](), eventlog.Event[opened]()))
 		setup{types: old}.newApp(t, db).append("account-1", eventlog.NoStream, opened{}, movedBefore{"5"}, movedBefore{"drop"})
 		a := setup{types: types2(t)}.newApp(t, db)
 		d := accounts(0)

@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -32,9 +33,7 @@ func TestNoSnapshotBringsBackWhatWasErased(t *testing.T) {
 				t.Errorf("save of %s: %v", stream, err)
 			}
 		}
-		if err := a.inTx(func(ctx context.Context, tx bun.Tx) error { return a.log.Tombstone(ctx, tx, "account-1") }); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, a.inTx(func(ctx context.Context, tx bun.Tx) error { return a.log.Tombstone(ctx, tx, "account-1") }))
 		if err := save("account-1"); !errors.Is(err, eventlog.ErrTombstoned) {
 			t.Errorf("save of a stream that was erased: got %v, want ErrTombstoned", err)
 		}
@@ -61,20 +60,13 @@ func TestSavingAndErasingAtOnce(t *testing.T) {
 				first, second = save, erase
 			}
 			begin := func() bun.Tx {
-				tx, err := db.BeginTx(a.ctx, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				tx := testapp.Must[bun.Tx](t)(db.BeginTx(a.ctx, nil))
 				t.Cleanup(func() { _ = tx.Rollback() })
 				return tx
 			}
 			one, other := begin(), begin()
-			if _, err := other.ExecContext(a.ctx, "SET TRANSACTION ISOLATION LEVEL "+level+"; SELECT 1 FROM events"); err != nil {
-				t.Fatal(err)
-			}
-			if err := first(one); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, testapp.Second(other.ExecContext(a.ctx, "SET TRANSACTION ISOLATION LEVEL "+level+"; SELECT 1 FROM events")))
+			testapp.OK(t, first(one))
 			done := make(chan error, 1)
 			go func() {
 				err := second(other)
@@ -86,9 +78,7 @@ func TestSavingAndErasingAtOnce(t *testing.T) {
 			eventually(t, "the other waits, or does not", func() bool {
 				return len(done) > 0 || a.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") > 0
 			})
-			if err := one.Commit(); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, one.Commit())
 			err := <-done
 			erased := a.count("SELECT count(*) FROM event_streams WHERE stream = ? AND closed", stream) == 1
 			_, saved, _ := logaccess.Snapshot(a.ctx, a.log, db, stream, "k")

@@ -10,6 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -20,13 +21,9 @@ import (
 func TestCheckpointsIgnoreTheSearchPathOfTheHandler(t *testing.T) {
 	db := testdb.OpenPostgres(t, testdb.EmptyPostgresDSN(t, "search_path=tenant_a"))
 	for _, schema := range []string{"tenant_a", "tenant_b"} {
-		if _, err := db.ExecContext(t.Context(), "CREATE SCHEMA "+schema); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(db.ExecContext(t.Context(), "CREATE SCHEMA "+schema)))
 	}
-	if err := outbox.Migrate(t.Context(), db, bus.Tables{Schema: "tenant_b"}); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, outbox.Migrate(t.Context(), db, bus.Tables{Schema: "tenant_b"}))
 	a := newApp(t, db)
 	a.exec("CREATE TABLE tenant_b.effects (n int)")
 	a.exec("GRANT USAGE ON SCHEMA tenant_b TO pg_monitor") // a role that every server has

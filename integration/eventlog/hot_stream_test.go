@@ -9,6 +9,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/decider"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -44,9 +45,7 @@ func TestAHotStreamCountsNoAttempts(t *testing.T) {
 		for i := range items {
 			items[i].Payload = deposit{}
 		}
-		if _, err := a.producer.ProduceMany(a.ctx, db, items...); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(a.producer.ProduceMany(a.ctx, db, items...)))
 		a.process()
 		if a.isPostgres() { // one more at the one write lock of SQLite only waits
 			a.process()

@@ -12,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -42,18 +43,12 @@ func TestAnUpcasterThatHangs(t *testing.T) {
 		release := make(chan struct{})
 		free := sync.OnceFunc(func() { close(release) })
 		hangs := eventlog.Upcaster(1, func(_ context.Context, text []byte) ([]byte, error) { calls.Add(1); <-release; return text, nil })
-		now, err := eventlog.NewTypes(eventlog.Event[opened](), eventlog.Event[moved](eventlog.Schema(2), hangs))
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := testapp.Must[*eventlog.Types](t)(eventlog.NewTypes(eventlog.Event[opened](), eventlog.Event[moved](eventlog.Schema(2), hangs)))
 		a := setup{types: now}.newApp(t, db)
 		p := balances()
 		p.Timeout = 100 * time.Millisecond
 		config := projection.RunnerConfig{PollInterval: 20 * time.Millisecond, DrainTimeout: time.Second}
-		r, err := projection.NewRunner(db, a.log, config, p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testapp.Must[*projection.Runner](t)(projection.NewRunner(db, a.log, config, p))
 		mustEnd(t, r.Run, func() bool { return calls.Load() > 0 }, free)
 	})
 }

@@ -126,10 +126,7 @@ func TestAHungProjectionDoesNotHoldUpTheEnd(t *testing.T) {
 	p := hung(t, func(bun.Tx) { begun <- struct{}{}; <-end })
 	p.Timeout = time.Hour
 	t.Cleanup(func() { close(end) })
-	r, err := projection.NewRunner(l.db, l.log, projection.RunnerConfig{DrainTimeout: time.Millisecond}, p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testapp.Must[*projection.Runner](t)(projection.NewRunner(l.db, l.log, projection.RunnerConfig{DrainTimeout: time.Millisecond}, p))
 	l.append("account-1", eventlog.AnyVersion, moved{1})
 	stop := running(t, "runner", r.Run)
 	receive(t, begun)

@@ -1,7 +1,6 @@
 package eventlog_test
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"slices"
@@ -10,62 +9,9 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
-	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
-
-// TestOthersAreNotDelayedByAnIdleWriter keeps a transaction open after its append
-// meanwhile. From the append of others to their projection it takes hardly longer than
-// without. It goes by the median: the worst is the machine's.
-func TestOthersAreNotDelayedByAnIdleWriter(t *testing.T) {
-	t.Parallel()
-	const appends, bound = 20, 2 * time.Second
-	l := newLedger(t, testdb.Postgres(t))
-	r := l.runner(balances())
-	running(t, "runner", r.Run)
-	before, worst := l.delays(r, appends)
-	t.Logf("without an idle writer: median %s, worst %s", before, worst)
-	idle, err := l.db.BeginTx(l.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	if err != nil {
-		t.Fatal(err)
-	}
-	own, err := l.log.Append(l.ctx, idle, "account-idle", eventlog.NoStream, moved{1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	beside, worst := l.delays(r, appends)
-	t.Logf("beside an idle writer: median %s, worst %s", beside, worst)
-	if beside > max(bound, 3*before) {
-		t.Errorf("from append to projection beside an idle writer: got a median of %s, want %s at most; it was %s without", beside, bound, before)
-	}
-	if err := idle.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.WaitFor(l.ctx, "balances", own); err != nil {
-		t.Fatal(err)
-	}
-	l.mustFold("")
-}
-
-// delays appends n times, and measures how long each event takes to its
-// projection.
-func (l *ledger) delays(r *projection.Runner, n int) (median, worst time.Duration) {
-	l.Helper()
-	var took []time.Duration
-	for len(took) < n {
-		at := time.Now()
-		appended := l.append(fmt.Sprintf("account-%d", len(took)%5), eventlog.AnyVersion, moved{1})
-		ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
-		err := r.WaitFor(ctx, "balances", appended)
-		cancel()
-		if err != nil {
-			l.Fatalf("wait for an append: %v", err)
-		}
-		took = append(took, time.Since(at))
-	}
-	slices.Sort(took)
-	return took[len(took)/2], took[len(took)-1]
-}
 
 // TestAnOpenSnapshotDelaysNothing has a reader keep its snapshot while thousands of
 // events come, and a writer commit after others of later numbers: nothing is
@@ -81,16 +27,12 @@ func TestAnOpenSnapshotDelaysNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer snapshot.Rollback() //nolint:errcheck // it has only read
-	if _, err := snapshot.NewRaw("SELECT count(*) FROM events").Exec(a.ctx); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(snapshot.NewRaw("SELECT count(*) FROM events").Exec(a.ctx)))
 	straggler, err := a.db.BeginTx(a.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.log.Append(a.ctx, straggler, "account-late", eventlog.NoStream, moved{1}); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(a.log.Append(a.ctx, straggler, "account-late", eventlog.NoStream, moved{1})))
 	events := make([]bus.Payload, each)
 	for i := range events {
 		events[i] = moved{i}
@@ -110,9 +52,7 @@ func TestAnOpenSnapshotDelaysNothing(t *testing.T) {
 		ticks = append(ticks, time.Since(begun))
 		follower.follow(t, a)
 	}
-	if err := straggler.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, straggler.Commit())
 	a.append("account-late", 1, moved{2}, moved{3})
 	a.number()
 	follower.follow(t, a)

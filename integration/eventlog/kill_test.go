@@ -17,6 +17,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 )
@@ -53,9 +54,7 @@ func TestVictim(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Println("runs")
-	if err := r.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, r.Run(t.Context()))
 }
 
 func openAny(t testing.TB, database string) *bun.DB {
@@ -97,10 +96,10 @@ func victim(t *testing.T, database, word, stall string) (kill func()) {
 	}
 }
 
-// TestAKillBetweenHandlerAndCommit kills a process that has applied some events of
+// TestEventsOfAKilledProjectionAreAppliedOnce kills a process that has applied some events of
 // a batch, at different places: they are applied again, and only once.
 // Promise: projection
-func TestAKillBetweenHandlerAndCommit(t *testing.T) {
+func TestEventsOfAKilledProjectionAreAppliedOnce(t *testing.T) {
 	t.Parallel()
 	for name, database := range map[string]string{"postgres": testdb.PostgresDSN(t), "sqlite": filepath.Join(t.TempDir(), "test.db")} {
 		t.Run(name, func(t *testing.T) {
@@ -130,28 +129,19 @@ func TestAKillInTheCommit(t *testing.T) {
 	dsn := testdb.PostgresDSN(t)
 	l := newLedger(t, testdb.OpenPostgres(t, dsn))
 	l.fill(3, 30)
-	if err := l.runner(balances()).Check(l.ctx); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, l.runner(balances()).Check(l.ctx))
 	l.exec(`CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF current_setting('application_name') = 'victim' THEN PERFORM pg_advisory_xact_lock(4711); END IF; RETURN NULL; END $$`)
 	l.exec(`CREATE CONSTRAINT TRIGGER linger AFTER UPDATE ON event_subscriptions DEFERRABLE INITIALLY DEFERRED
 		FOR EACH ROW EXECUTE FUNCTION linger()`)
-	holder, err := l.db.BeginTx(l.ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := holder.NewRaw("SELECT pg_advisory_xact_lock(4711)").Exec(l.ctx); err != nil {
-		t.Fatal(err)
-	}
+	holder := testapp.Must[bun.Tx](t)(l.db.BeginTx(l.ctx, nil))
+	testapp.OK(t, testapp.Second(holder.NewRaw("SELECT pg_advisory_xact_lock(4711)").Exec(l.ctx)))
 	kill := victim(t, dsn+"&application_name=victim", "runs", "")
 	eventually(t, "a commit lingers", func() bool {
 		return l.count("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'victim' AND wait_event = 'advisory'") == 1
 	})
 	kill()
-	if err := holder.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, holder.Commit())
 	l.catchUp(l.runner(balances()))
 	l.mustFold("")
 	if n := l.count("SELECT count(*) FROM applied"); n != 30 {
@@ -236,10 +226,7 @@ func restorePostgres(t *testing.T) (l *ledger, into func() *bun.DB) {
 // plain is a DSN without what is for our driver alone.
 func plain(t *testing.T, dsn string) string {
 	t.Helper()
-	parsed, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := testapp.Must[*url.URL](t)(url.Parse(dsn))
 	query := parsed.Query()
 	query.Del("default_query_exec_mode")
 	parsed.RawQuery = query.Encode()

@@ -9,12 +9,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -62,11 +61,11 @@ func newReader() *reader {
 	return &reader{places: map[int64]int64{}, versions: map[string]int64{}, mine: map[string]int{}}
 }
 
-// TestOrderOfManyWriters has writers append to a few streams, linger, and roll
+// TestManyWritersLoseAndReorderNoEvent has writers append to a few streams, linger, and roll
 // back, while several processes number and a reader follows: nothing is lost,
 // doubled, out of order in its stream, or before its cause.
 // Promise: log-read
-func TestOrderOfManyWriters(t *testing.T) {
+func TestManyWritersLoseAndReorderNoEvent(t *testing.T) {
 	t.Parallel()
 	const writers, each, streams, numberers = 8, 60, 4, 3
 	a := setup{types: types(t, eventlog.Event[linked]())}.newApp(t, testdb.Postgres(t))
@@ -152,20 +151,11 @@ func (a *app) write(t testing.TB, writer, events, streams int, committed map[int
 func TestAnOldTransactionDoesNotInvertItsStream(t *testing.T) {
 	t.Parallel()
 	a := newApp(t, testdb.Postgres(t))
-	old, err := a.db.BeginTx(a.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := old.NewRaw("SELECT pg_current_xact_id()").Exec(a.ctx); err != nil {
-		t.Fatal(err)
-	}
+	old := testapp.Must[bun.Tx](t)(a.db.BeginTx(a.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}))
+	testapp.OK(t, testapp.Second(old.NewRaw("SELECT pg_current_xact_id()").Exec(a.ctx)))
 	a.append("account-1", eventlog.NoStream, moved{1})
-	if _, err := a.log.Append(a.ctx, old, "account-1", 1, moved{2}); err != nil {
-		t.Fatal(err)
-	}
-	if err := old.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(a.log.Append(a.ctx, old, "account-1", 1, moved{2})))
+	testapp.OK(t, old.Commit())
 	events := a.all(eventlog.Filter{})
 	if len(events) != 2 || events[0].Version != 1 || events[1].Version != 2 {
 		t.Errorf("log: got %+v, want versions 1 and 2", events)
@@ -179,13 +169,8 @@ func TestAnOldTransactionDoesNotInvertItsStream(t *testing.T) {
 func TestAnIdleWriterDelaysOnlyItself(t *testing.T) {
 	t.Parallel()
 	a := newApp(t, testdb.Postgres(t))
-	idle, err := a.db.BeginTx(a.ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.log.Append(a.ctx, idle, "account-1", eventlog.NoStream, moved{1}); err != nil {
-		t.Fatal(err)
-	}
+	idle := testapp.Must[bun.Tx](t)(a.db.BeginTx(a.ctx, nil))
+	testapp.OK(t, testapp.Second(a.log.Append(a.ctx, idle, "account-1", eventlog.NoStream, moved{1})))
 	follower := newReader()
 	for i := range 5 {
 		a.append("account-2", eventlog.ExpectedVersion(i), moved{i})
@@ -197,70 +182,13 @@ func TestAnIdleWriterDelaysOnlyItself(t *testing.T) {
 	if follower.after != 5 {
 		t.Errorf("position while one writer is idle: got %d, want 5", follower.after)
 	}
-	if err := idle.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, idle.Commit())
 	a.append("account-1", 1, moved{2})
 	a.number()
 	follower.follow(t, a)
 	if follower.after != 7 || follower.versions["account-1"] != 2 {
 		t.Errorf("after the commit: got position %d and version %d, want 7 and 2", follower.after, follower.versions["account-1"])
 	}
-}
-
-// TestOneNumbersAtATime has a second process find the head locked, and wait: what
-// it is about to read must be numbered.
-func TestOneNumbersAtATime(t *testing.T) {
-	t.Parallel()
-	a := newApp(t, testdb.Postgres(t))
-	a.append("account-1", eventlog.AnyVersion, moved{1})
-	holder, err := a.db.BeginTx(a.ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := holder.NewRaw("SELECT 1 FROM event_head FOR UPDATE").Exec(a.ctx); err != nil {
-		t.Fatal(err)
-	}
-	short, cancel := context.WithTimeout(a.ctx, 50*time.Millisecond)
-	defer cancel()
-	if n, err := a.log.AssignPositions(short, a.db); n != 0 || err == nil {
-		t.Errorf("numbered while another process does: got %d and %v, want an error when the time is up", n, err)
-	}
-	done := make(chan int, 1)
-	var numbering sync.WaitGroup
-	numbering.Go(func() { done <- a.number() })
-	if err := holder.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	numbering.Wait()
-	if n := receive(t, done); n != 1 {
-		t.Errorf("numbered then: got %d, want 1", n)
-	}
-	if n := a.number(); n != 0 {
-		t.Errorf("numbered again: got %d, want 0", n)
-	}
-}
-
-// TestNumberingGoesOnFromPageToPage numbers more than one transaction does.
-func TestNumberingGoesOnFromPageToPage(t *testing.T) {
-	t.Parallel()
-	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
-		a := newApp(t, db)
-		events := make([]bus.Payload, 2500)
-		for i := range events {
-			events[i] = moved{i}
-		}
-		a.append("account-1", eventlog.NoStream, events...)
-		a.append("account-2", eventlog.NoStream, events...)
-		for i, e := range a.all(eventlog.Filter{}) {
-			if e.Position != int64(i+1) || e.Data != (moved{i % 2500}) {
-				t.Fatalf("event %d: got position %d and %v", i, e.Position, e.Data)
-			}
-		}
-		if head, err := a.log.Head(a.ctx, db); head != 5000 || err != nil {
-			t.Errorf("head: got %d and %v, want 5000", head, err)
-		}
-	})
 }
 
 // TestManyWritersOnSQLite has writers of several connections share the log.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -40,9 +41,7 @@ func TestTelemetryOfTheEventLog(t *testing.T) {
 	l.append("account-1", eventlog.AnyVersion, moved{1})
 	l.append("account-1", eventlog.AnyVersion, moved{2})
 	l.catchUp(r)
-	if err := r.Rebuild(l.ctx, "balances"); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, r.Rebuild(l.ctx, "balances"))
 	l.catchUp(r)
 	var sends, applies []tracetest.SpanStub
 	for _, span := range spans.GetSpans() {
@@ -81,9 +80,7 @@ func TestTelemetryOfTheEventLog(t *testing.T) {
 	}()
 	gauge := func(name string) int64 {
 		var all metricdata.ResourceMetrics
-		if err := reader.Collect(l.ctx, &all); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, reader.Collect(l.ctx, &all))
 		for _, scope := range all.ScopeMetrics {
 			for _, m := range scope.Metrics {
 				if data, ok := m.Data.(metricdata.Gauge[int64]); ok && m.Name == name && len(data.DataPoints) == 1 {

@@ -12,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -38,9 +39,7 @@ func TestNoEventOfAParkedStreamIsLost(t *testing.T) {
 				run := func(last eventlog.Appended) *projection.Runner {
 					r := l.runner(p)
 					defer running(t, "runner", r.Run)()
-					if err := r.WaitFor(l.ctx, "p", last); err != nil {
-						t.Fatal(err)
-					}
+					testapp.OK(t, r.WaitFor(l.ctx, "p", last))
 					return r
 				}
 				run(l.append("account-a", eventlog.AnyVersion, moved{-1}))

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 )
@@ -108,9 +107,7 @@ func (l *ledger) table(suffix string) map[string]int {
 		Stream string
 		Amount int
 	}
-	if err := l.db.NewRaw("SELECT stream, amount FROM balances"+suffix).Scan(l.ctx, &rows); err != nil {
-		l.Fatal(err)
-	}
+	testapp.OK(l, l.db.NewRaw("SELECT stream, amount FROM balances"+suffix).Scan(l.ctx, &rows))
 	sums := map[string]int{}
 	for _, row := range rows {
 		sums[row.Stream] = row.Amount
@@ -169,59 +166,6 @@ func TestAProjectionIsTheFoldOfTheLog(t *testing.T) {
 					l.exec("UPDATE event_head SET position = 0")
 				}
 			})
-		}
-	})
-}
-
-// TestProjectionsUnderLoad has writers, runners of several processes and their
-// ends at any moment: every event is applied once, in the order of its stream.
-func TestProjectionsUnderLoad(t *testing.T) {
-	t.Parallel()
-	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
-		l := newLedger(t, db)
-		p := balances()
-		p.Shards, p.BatchSize = 3, 20
-		var flaky atomic.Int64
-		p.On = []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, e moved) error {
-			if err := apply(ctx, tx, "", e.Amount); err != nil {
-				return err
-			}
-			if flaky.Add(1)%29 == 0 { // after its writes, which must not stay
-				return errors.New("flaky")
-			}
-			return nil
-		})}
-		var writers sync.WaitGroup
-		for w := range 3 {
-			writers.Go(func() {
-				for n := range 40 {
-					if _, err := l.try(fmt.Sprintf("account-%d", (w+n)%7), eventlog.AnyVersion, moved{n}); err != nil {
-						t.Errorf("append: %v", err)
-					}
-				}
-			})
-		}
-		for range 3 {
-			stop := running(t, "runner", l.runner(p).Run)
-			wait, cancel := context.WithTimeout(l.ctx, time.Duration(rand.IntN(100))*time.Millisecond)
-			<-wait.Done()
-			cancel()
-			stop()
-		}
-		last := l.runner(p)
-		running(t, "runner", last.Run)
-		running(t, "runner of another process", l.runner(p).Run)
-		writers.Wait()
-		appended := l.append("account-0", eventlog.AnyVersion, moved{1})
-		ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
-		defer cancel()
-		if err := last.WaitFor(ctx, "balances", appended); err != nil {
-			t.Fatal(err)
-		}
-		l.mustFold("")
-		if n := l.count("SELECT count(*) FROM (SELECT DISTINCT stream, version FROM applied) a"); n != 121 ||
-			l.count("SELECT count(*) FROM applied") != n {
-			t.Errorf("applied: got %d events, %d of them distinct, want 121", l.count("SELECT count(*) FROM applied"), n)
 		}
 	})
 }
@@ -301,9 +245,7 @@ func TestPoisonPolicies(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := r.Check(l.ctx); err != nil {
-					t.Fatal(err)
-				}
+				testapp.OK(t, r.Check(l.ctx))
 				l.number()
 				stop := running(t, "runner", r.Run)
 				stats := func() projection.Stats {
@@ -334,9 +276,7 @@ func TestPoisonPolicies(t *testing.T) {
 					}
 				}
 				broken.Store(false)
-				if _, err := r.Resume(l.ctx, "p", 1); err != nil {
-					t.Fatal(err)
-				}
+				testapp.OK(t, testapp.Second(r.Resume(l.ctx, "p", 1)))
 				eventually(t, "at the end", func() bool { return stats().Lag == 0 })
 				stop()
 				if n, err := r.RetryParked(l.ctx, "p"); n != c.parked || err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
@@ -74,13 +75,8 @@ func TestReactorsRunAsConsumersDo(t *testing.T) {
 			t.Errorf("events appended by the consumer: got %d, want 1", n)
 		}
 		broken = false
-		store, err := poison.NewStore(a.registry)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := store.RequeueWhere(a.ctx, db, poison.Filter{}, 10); err != nil {
-			t.Fatal(err)
-		}
+		store := testapp.Must[*poison.Store](t)(poison.NewStore(a.registry))
+		testapp.OK(t, testapp.Second(store.RequeueWhere(a.ctx, db, poison.Filter{}, 10)))
 		check(receive(t, got), "break")
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 )
@@ -50,14 +51,10 @@ func TestARebuildReplaysWhatEachShardHasHad(t *testing.T) {
 				})
 				cancel()
 			}()
-			if err := r.Run(ctx); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, r.Run(ctx))
 		}
 		broken = false
-		if err := r.Rebuild(l.ctx, "balances"); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, r.Rebuild(l.ctx, "balances"))
 		l.catchUp(r)
 		if got := modes["account-1"]; len(got) != 1 || got[0] == "replay" {
 			t.Errorf("modes of an event that was never applied before: got %v, want no replay", got)

@@ -16,6 +16,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
@@ -34,13 +35,9 @@ func TestRebuildInPlace(t *testing.T) {
 		running(t, "runner", r.Run)
 		var writers sync.WaitGroup
 		writers.Go(func() { l.fill(5, 30) })
-		if err := r.Rebuild(l.ctx, "balances"); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, r.Rebuild(l.ctx, "balances"))
 		writers.Wait()
-		if err := r.WaitFor(l.ctx, "balances", l.append("account-0", eventlog.AnyVersion, moved{1})); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, r.WaitFor(l.ctx, "balances", l.append("account-0", eventlog.AnyVersion, moved{1})))
 		l.mustFold("")
 		if n := l.count("SELECT count(*) FROM applied WHERE mode = 'replay'"); n < 30 ||
 			l.count("SELECT count(*) FROM applied WHERE mode <> 'replay'") < 60 {
@@ -64,9 +61,7 @@ func TestANewVersionBesideTheOld(t *testing.T) {
 		l.fill(5, 30)
 		l.catchUp(l.runner(balances()))
 		r := l.runner(balances(), balances2())
-		if err := r.Check(l.ctx); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, r.Check(l.ctx))
 		l.fill(5, 10)
 		err := r.Promote(l.ctx, "balances", 2, 10)
 		if late, ok := errors.AsType[*projection.LagError](err); !ok || late.Lag != 80 {
@@ -81,9 +76,7 @@ func TestANewVersionBesideTheOld(t *testing.T) {
 		if n := l.count("SELECT count(*) FROM applied2 WHERE mode = 'replay'"); n != 30 {
 			t.Errorf("events the first version had applied, as a replay: got %d, want 30", n)
 		}
-		if err := r.Promote(l.ctx, "balances", 2, 0); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, r.Promote(l.ctx, "balances", 2, 0))
 		if v, err := r.Active(l.ctx, db, "balances"); v != 2 || err != nil {
 			t.Errorf("active version: got %d and %v, want 2", v, err)
 		}
@@ -107,9 +100,7 @@ func TestAProjectionMustBeWhatItWas(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		l := newLedger(t, db)
-		if err := l.runner(balances()).Check(l.ctx); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, l.runner(balances()).Check(l.ctx))
 		for name, change := range map[string]func(p *projection.Projection){
 			"more types":  func(p *projection.Projection) { p.On = append(p.On, balances2().On[1]) },
 			"categories":  func(p *projection.Projection) { p.Categories = []string{"account"} },
@@ -122,10 +113,7 @@ func TestAProjectionMustBeWhatItWas(t *testing.T) {
 			}
 		}
 		// Renamed is not changed.
-		renamed, err := eventlog.NewTypes(eventlog.Event[movedBefore](eventlog.PayloadAliases("account.moved")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		renamed := testapp.Must[*eventlog.Types](t)(eventlog.NewTypes(eventlog.Event[movedBefore](eventlog.PayloadAliases("account.moved"))))
 		again := &ledger{setup{types: renamed}.newApp(t, db)}
 		p := balances()
 		p.On = []projection.Handler{projection.On(func(context.Context, bun.Tx, movedBefore) error { return nil })}
@@ -336,15 +324,10 @@ func TestSkipOnReplayGuardsAProjection(t *testing.T) {
 	p := projection.Projection{Name: "mail", Reset: func(context.Context, bun.Tx) error { return nil },
 		On: []projection.Handler{projection.On(func(context.Context, bun.Tx, moved) error { mails++; return nil })}}
 	chain := append(middleware.Default(middleware.Options{}), middleware.SkipOnReplay("mail"))
-	r, err := projection.NewRunner(l.db, l.log, projection.RunnerConfig{Chain: chain}, p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testapp.Must[*projection.Runner](t)(projection.NewRunner(l.db, l.log, projection.RunnerConfig{Chain: chain}, p))
 	l.fill(2, 5)
 	l.catchUp(r)
-	if err := r.Rebuild(l.ctx, "mail"); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, r.Rebuild(l.ctx, "mail"))
 	l.fill(2, 2)
 	l.catchUp(r)
 	if mails != 7 {
@@ -361,9 +344,7 @@ func TestErrorsSayWhichProjection(t *testing.T) {
 	appended := l.append("account-1", eventlog.NoStream, moved{1})
 	r := l.runner(balances(), balances2())
 	l.catchUp(r)
-	if err := r.Promote(l.ctx, "balances", 2, 0); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, r.Promote(l.ctx, "balances", 2, 0))
 	broken := projection.Projection{Name: "broken", On: []projection.Handler{
 		projection.On(func(context.Context, bun.Tx, moved) error { return errors.New("cannot") })}}
 	_, resumed := r.Resume(l.ctx, "balance", 1)
@@ -411,9 +392,7 @@ func TestWaitForMeansTheVersionToRead(t *testing.T) {
 			t.Errorf("wait while version 1 is the one to read: %v", err)
 		}
 		l.catchUp(both)
-		if err := both.Promote(l.ctx, "balances", 2, 0); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, both.Promote(l.ctx, "balances", 2, 0))
 		if err := both.WaitFor(ctx, "balances", appended); err != nil {
 			t.Errorf("wait for the promoted version: %v", err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -20,9 +21,7 @@ func TestToWaitForARetiredVersionIsAnError(t *testing.T) {
 	l.fill(2, 4)
 	l.catchUp(old)
 	l.catchUp(next)
-	if err := next.Promote(l.ctx, "balances", 2, 0); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, next.Promote(l.ctx, "balances", 2, 0))
 	ctx, cancel := context.WithTimeout(l.ctx, 2*time.Minute)
 	defer cancel()
 	if err := old.WaitFor(ctx, "balances", l.append("account-1", eventlog.AnyVersion, moved{1})); !errors.Is(err, projection.ErrRetired) {

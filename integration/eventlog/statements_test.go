@@ -11,13 +11,14 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
-// TestWhatIsNumberedBesideAPageIsNotSkipped has an event numbered at the very
+// TestEventsNumberedDuringAPageAreNotSkipped has an event numbered at the very
 // moment at which a batch reads the head.
 // Promise: log-read
-func TestWhatIsNumberedBesideAPageIsNotSkipped(t *testing.T) {
+func TestEventsNumberedDuringAPageAreNotSkipped(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.PostgresDSN(t)
 	others := newLedger(t, testdb.OpenPostgres(t, dsn))
@@ -43,9 +44,7 @@ func TestWhatIsNumberedBesideAPageIsNotSkipped(t *testing.T) {
 		armed.Store(true)
 		return r.Run(ctx)
 	})
-	if err := r.WaitFor(l.ctx, "balances", others.append("account-3", eventlog.AnyVersion, moved{3})); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, r.WaitFor(l.ctx, "balances", others.append("account-3", eventlog.AnyVersion, moved{3})))
 	if armed.Load() {
 		t.Fatal("nothing was appended beside the page")
 	}
@@ -116,9 +115,7 @@ func TestAHaltedShardDoesNotAffectOthers(t *testing.T) {
 		r := l.runner(broken, balances())
 		running(t, "runner", r.Run)
 		l.fill(2, 10)
-		if err := r.WaitFor(l.ctx, "balances", l.append("account-0", eventlog.AnyVersion, moved{1})); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, r.WaitFor(l.ctx, "balances", l.append("account-0", eventlog.AnyVersion, moved{1})))
 		l.mustFold("")
 		eventually(t, "the other is halted", func() bool {
 			stats, err := r.Stats(l.ctx)

@@ -12,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -91,9 +92,7 @@ func TestEverythingAtOnce(t *testing.T) {
 		}
 		all.Wait()
 		last := l.append("account-0", eventlog.AnyVersion, moved{1})
-		if err := runners[1].WaitFor(l.ctx, "balances", last); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, runners[1].WaitFor(l.ctx, "balances", last))
 		eventually(t, "the second version is promoted", func() bool { return runners[1].Promote(l.ctx, "balances", 2, 0) == nil })
 		eventually(t, "everything is consumed", func() bool { return l.count("SELECT count(*) FROM consumer_messages") == 0 })
 		for _, stop := range stops {

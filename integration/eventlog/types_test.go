@@ -13,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/decider"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -74,10 +75,7 @@ func (movedToo) PayloadType() string { return "account.moved" }
 func TestOldEventsAreBroughtUpToDate(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
-		old, err := eventlog.NewTypes(eventlog.Event[movedBefore](), eventlog.Event[opened]())
-		if err != nil {
-			t.Fatal(err)
-		}
+		old := testapp.Must[*eventlog.Types](t)(eventlog.NewTypes(eventlog.Event[movedBefore](), eventlog.Event[opened]()))
 		before := setup{types: old}.newApp(t, db, bus.Consume("react", func(context.Context, movedBefore) error { return nil }))
 		before.append("account-1", eventlog.AnyVersion, movedBefore{"5"}, opened{"ann"}, movedBefore{"drop"})
 
@@ -149,14 +147,8 @@ func TestNewReportsEveryMistake(t *testing.T) {
 			t.Errorf("New of nothing: got %v, want %q", err, want)
 		}
 	}
-	registry, err := bus.NewRegistry()
-	if err != nil {
-		t.Fatal(err)
-	}
-	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry())
+	producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(registry, outbox.ProducerConfig{}))
 	if _, err := eventlog.NewLog(registry, producer, eventlog.LogConfig{}); err == nil ||
 		!strings.Contains(err.Error(), "RegistryConfig.Events") {
 		t.Errorf("New without events: got %v, want an error that says how", err)
@@ -173,18 +165,9 @@ func TestMistakesInWiringAreErrors(t *testing.T) {
 	if err != nil {
 		t.Errorf("a registry of nil types: got %v, want that New reports it", err)
 	}
-	unmade, err := eventlog.NewLog(a.registry, (*outbox.Producer)(nil), eventlog.LogConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	strange, err := eventlog.NewLog(a.registry, newApp(t, db).producer, eventlog.LogConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	inline, err := projection.NewInline(a.log.Types(), balances())
-	if err != nil {
-		t.Fatal(err)
-	}
+	unmade := testapp.Must[*eventlog.Log](t)(eventlog.NewLog(a.registry, (*outbox.Producer)(nil), eventlog.LogConfig{}))
+	strange := testapp.Must[*eventlog.Log](t)(eventlog.NewLog(a.registry, newApp(t, db).producer, eventlog.LogConfig{}))
+	inline := testapp.Must[*projection.Inline](t)(projection.NewInline(a.log.Types(), balances()))
 	_, runnerErr := projection.NewRunner(db, new(eventlog.Log), projection.RunnerConfig{})
 	for name, c := range map[string]struct {
 		err  error

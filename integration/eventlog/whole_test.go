@@ -15,6 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/decider"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -52,7 +53,7 @@ var errRefused = errors.New("the balance would be negative")
 
 // An append that fails leaves nothing of itself, and the transaction goes on.
 // Promise: call-undone
-func TestAnAppendThatFailsIsTakenBack(t *testing.T) {
+func TestAFailedAppendIsRolledBack(t *testing.T) {
 	cases := []struct {
 		name string
 		call func(a *app, ctx context.Context, tx bun.Tx) error
@@ -189,10 +190,7 @@ func TestAnAppendThatIsCutShortCannotBeCommitted(t *testing.T) {
 		a := newApp(t, db, bus.Consume("c", func(context.Context, opened) error { return nil }))
 		for _, table := range []string{`"event_streams"`, `INSERT INTO "events"`} {
 			ctx, cancel := context.WithCancel(a.ctx)
-			tx, err := db.WithQueryHook(afterQuery{table, cancel}).BeginTx(a.ctx, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tx := testapp.Must[bun.Tx](t)(db.WithQueryHook(afterQuery{table, cancel}).BeginTx(a.ctx, nil))
 			if _, err := a.log.Append(ctx, tx, "account-a", eventlog.NoStream, opened{"ann"}); !errors.Is(err, context.Canceled) {
 				t.Fatalf("append whose context ended after the write to %s: got %v", table, err)
 			}
@@ -264,10 +262,7 @@ func TestARepeatedDecisionLosesNoConflict(t *testing.T) {
 func TestNamesThatAreNoText(t *testing.T) {
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		a := newApp(t, db)
-		runner, err := projection.NewRunner(db, a.log, projection.RunnerConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		runner := testapp.Must[*projection.Runner](t)(projection.NewRunner(db, a.log, projection.RunnerConfig{}))
 		var sent atomic.Int64
 		hooked := db.WithQueryHook(afterQuery{"", func() { sent.Add(1) }})
 		for _, bad := range []string{"account-1\x002", "account-\xff"} {

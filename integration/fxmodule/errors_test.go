@@ -55,9 +55,7 @@ func TestFxTakesOnPoison(t *testing.T) {
 		fx.Invoke(func(lifecycle fx.Lifecycle, p *outbox.Producer) {
 			lifecycle.Append(fx.StartHook(func(ctx context.Context) error { return testapp.Second(p.Produce(ctx, db, order{})) }))
 		}))
-	if err := app.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, app.Start(t.Context()))
 	if got := <-told; got != "c: no luck" {
 		t.Errorf("told: got %q, want the consumer and its error", got)
 	}

@@ -61,9 +61,7 @@ func TestFxRunsConsumersOfSeveralModules(t *testing.T) {
 				})),
 			fx.Populate(&producer))
 		app.RequireStart()
-		if _, err := producer.Produce(t.Context(), db, order{}); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(producer.Produce(t.Context(), db, order{})))
 		testapp.Eventually(t, "all four run", func() bool { mu.Lock(); defer mu.Unlock(); return len(ran) == 4 })
 		app.RequireStop()
 	})
@@ -97,9 +95,7 @@ func TestFxNamesAWrongArgument(t *testing.T) {
 func TestFxKeepsTheOrderOfMiddleware(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
-	if err := outbox.Migrate(t.Context(), db, bus.Tables{}); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, outbox.Migrate(t.Context(), db, bus.Tables{}))
 	for range 100 {
 		var sent, consumed []string
 		sending := func(name string) bus.ProduceMiddleware {
@@ -130,12 +126,8 @@ func TestFxKeepsTheOrderOfMiddleware(t *testing.T) {
 					return fxmodule.ConsumeMiddleware{consuming("x"), consuming("y"), consuming("z")}
 				}),
 			fx.Populate(&producer, &processor))
-		if err := app.Err(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := producer.Produce(t.Context(), db, order{}); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, app.Err())
+		testapp.OK(t, testapp.Second(producer.Produce(t.Context(), db, order{})))
 		if ran, err := processor.ProcessNext(t.Context()); !ran || err != nil {
 			t.Fatalf("step: got %t, %v, want a run", ran, err)
 		}
@@ -171,9 +163,7 @@ func TestFxConsumeChainIsRightAroundTheConsumer(t *testing.T) {
 		fxmodule.Consumers(bus.Consume("c", func(context.Context, order) error { note("consumer"); return nil })),
 		fx.Provide(func() fxmodule.ConsumeMiddleware { return fxmodule.ConsumeMiddleware{layer("outer"), layer("inner")} }),
 		fx.Populate(&producer)).RequireStart()
-	if _, err := producer.Produce(t.Context(), db, order{}); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(producer.Produce(t.Context(), db, order{})))
 	testapp.Eventually(t, "it runs", func() bool { mu.Lock(); defer mu.Unlock(); return slices.Contains(seen, "consumer") })
 	app.RequireStop()
 	if want := []string{"outer", "inner", "consumer"}; !slices.Equal(seen, want) {
@@ -223,15 +213,9 @@ func TestFxOuterChainSeesTheOutcome(t *testing.T) {
 	app := fx.New(fx.NopLogger, fx.Supply(db, fxmodule.OuterMiddleware{outer("a"), outer("b")}), fxmodule.Module,
 		fxmodule.Consumers(bus.Consume("c", func(context.Context, order) error { return errors.New("no") })),
 		fx.Populate(&producer, &processor))
-	if err := app.Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := outbox.Migrate(t.Context(), db, bus.Tables{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := producer.Produce(t.Context(), db, order{}); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, app.Err())
+	testapp.OK(t, outbox.Migrate(t.Context(), db, bus.Tables{}))
+	testapp.OK(t, testapp.Second(producer.Produce(t.Context(), db, order{})))
 	if ran, err := processor.ProcessNext(t.Context()); !ran || err != nil {
 		t.Fatalf("step: got %t, %v, want a run", ran, err)
 	}
@@ -261,9 +245,7 @@ func TestFxStopDrainsWithinTheStopTimeout(t *testing.T) {
 			}),
 			fxmodule.Module, fxmodule.Migrate(), fxmodule.Consumers(endless),
 			fx.Supply(outbox.ProcessorConfig{DrainTimeout: time.Hour}), fx.Populate(&producer)).RequireStart()
-		if _, err := producer.Produce(t.Context(), db, order{}); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(producer.Produce(t.Context(), db, order{})))
 		testapp.Eventually(t, "it runs", running.Load)
 		ctx, cancel := context.WithTimeout(t.Context(), stopTimeout)
 		defer cancel()

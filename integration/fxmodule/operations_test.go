@@ -30,9 +30,7 @@ func TestFxCarriesOutOperations(t *testing.T) {
 		fx.Populate(&service, &producer)).RequireStart()
 	defer app.RequireStop()
 	ctx, s := t.Context(), operator.As(service, ops.Principal{Name: "ada", Role: ops.Administrator})
-	if _, err := producer.Produce(ctx, db, order{}); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(producer.Produce(ctx, db, order{})))
 	poisoned := func() int { return testapp.Must[int](t)(s.Poisoned().Count(ctx, poison.Filter{Consumer: "c"})) }
 	testapp.Eventually(t, "it is poisoned", func() bool { return poisoned() == 1 })
 	var o ops.Operation

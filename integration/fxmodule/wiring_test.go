@@ -111,9 +111,7 @@ func TestFxProcessorsStartWhereTheModuleIsListed(t *testing.T) {
 		fx.Invoke(func(l fx.Lifecycle) { l.Append(fx.StartStopHook(createTables, dropCaches)) }),
 		fxmodule.Module, fxmodule.Migrate(),
 		fx.Invoke(func(l fx.Lifecycle) { l.Append(fx.StartStopHook(openDoors, closeDoors)) }))
-	if err := errors.Join(app.Start(t.Context()), app.Stop(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, errors.Join(app.Start(t.Context()), app.Stop(t.Context())))
 	want := []string{"start " + "github.com/asyncmonolith/asyncmonolith-go/fxmodule.newMigration", "createTables", "start " + processorsHook,
 		"openDoors", "closeDoors", "stop " + processorsHook, "dropCaches"}
 	for i := range want[1:] {
@@ -147,9 +145,7 @@ func TestFxConsumersMayProduce(t *testing.T) {
 		app := fxtest.New(t, fx.Supply(db), fxmodule.Module, fxmodule.Migrate(), fxmodule.Consumers(newConsumers),
 			fx.Populate(&producer)).RequireStart()
 		defer app.RequireStop()
-		if _, err := producer.Produce(t.Context(), db, order{}); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(producer.Produce(t.Context(), db, order{})))
 		<-done
 	})
 }
@@ -261,9 +257,7 @@ func TestFxTelemetryConfigReachesTheChains(t *testing.T) {
 	defer app.RequireStop()
 	ctx, span := sdktrace.NewTracerProvider().Tracer("test").Start(t.Context(), "request")
 	defer span.End()
-	if _, err := producer.Produce(ctx, db, order{}); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(producer.Produce(ctx, db, order{})))
 	if run := <-ran; !run.IsValid() || run.TraceID() == span.SpanContext().TraceID() {
 		t.Errorf("got trace %s, want another than the request's %s", run.TraceID(), span.SpanContext().TraceID())
 	}

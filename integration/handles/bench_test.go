@@ -22,36 +22,22 @@ import (
 // BenchmarkProduceInATransaction produces one message after the other in a transaction that stays open.
 func BenchmarkProduceInATransaction(b *testing.B) {
 	dsn := testdb.PostgresDSN(b)
-	pool, err := pgxpool.New(b.Context(), dsn)
-	if err != nil {
-		b.Fatal(err)
-	}
+	pool := testapp.Must[*pgxpool.Pool](b)(pgxpool.New(b.Context(), dsn))
 	defer pool.Close()
 	db := bun.NewDB(pgxtx.Open(pool), pgdialect.New())
 	defer db.Close()
-	registry, err := bus.RegistryConfig{Dialect: db.Dialect()}.NewRegistry(testapp.Consumed("c"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	registry := testapp.Must[*bus.Registry](b)(bus.RegistryConfig{Dialect: db.Dialect()}.NewRegistry(testapp.Consumed("c")))
+	producer := testapp.Must[*outbox.Producer](b)(outbox.NewProducer(registry, outbox.ProducerConfig{}))
 	run := func(name string, h bus.Handle, rollback func() error) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := producer.Produce(b.Context(), h, order{ID: "a"}); err != nil {
-					b.Fatal(err)
-				}
+				testapp.OK(b, testapp.Second(producer.Produce(b.Context(), h, order{ID: "a"})))
 			}
 		})
 		_ = rollback()
 	}
-	bunTx, err := db.BeginTx(b.Context(), nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	bunTx := testapp.Must[bun.Tx](b)(db.BeginTx(b.Context(), nil))
 	run("bun.Tx", bunTx, bunTx.Rollback)
 	sqlTx, err := db.DB.BeginTx(b.Context(), nil)
 	if err != nil {
@@ -63,10 +49,7 @@ func BenchmarkProduceInATransaction(b *testing.B) {
 		b.Fatal(err)
 	}
 	run("another library's", foreign{other}, other.Rollback)
-	pgxTx, err := pool.Begin(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
+	pgxTx := testapp.Must[pgx.Tx](b)(pool.Begin(b.Context()))
 	run("pgx.Tx", pgxtx.Of(pgxTx), func() error { return pgxTx.Rollback(b.Context()) })
 }
 

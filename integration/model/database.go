@@ -20,14 +20,16 @@ import (
 // no errors to return, they panic with them; rapid takes that for what it is, a
 // failure of the run.
 type Database struct {
-	ctx    context.Context
-	db     *bun.DB
-	store  *store.Store
-	elapse time.Duration
-	ids    map[Key]int64
-	keys   map[int64]Key
-	claims map[int]int64 // by number
-	number map[int64]int
+	ctx      context.Context
+	db       *bun.DB
+	handle   bun.IDB // db, or the transaction under way
+	store    *store.Store
+	elapse   time.Duration
+	messages map[uuid.UUID]int
+	ids      map[Key]int64 // of all that a view has shown
+	keys     map[int64]Key
+	claims   map[int]int64 // by number
+	number   map[int64]int
 	// Of messages that have keys, also when they are gone:
 	orderKey map[Key]string
 	rank     map[Key]int64
@@ -47,7 +49,7 @@ func OpenDatabase(ctx context.Context, db *bun.DB) (*Database, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Database{db: db, store: s}
+	d := &Database{db: db, handle: db, store: s}
 	d.ctx = store.WithClock(ctx, func() time.Time { return epoch().Add(d.elapse) })
 	if err := s.Schema.Migrate(d.ctx, db); err != nil {
 		return nil, err
@@ -58,12 +60,13 @@ func OpenDatabase(ctx context.Context, db *bun.DB) (*Database, error) {
 
 // Reset empties all tables. Deleting is quicker than truncating what is small.
 func (d *Database) Reset() {
-	d.elapse = 0
+	d.elapse, d.messages = 0, make(map[uuid.UUID]int)
 	d.ids, d.keys = make(map[Key]int64), make(map[int64]Key)
 	d.claims, d.number = make(map[int]int64), make(map[int64]int)
 	d.orderKey, d.rank = make(map[Key]string), make(map[Key]int64)
 	tables := []string{
 		"consumer_messages", "message_claims", "poisoned_messages", "effects", "message_gates", "message_slots", "message_rates",
+		"paused_consumers", "scheduled_messages",
 	}
 	if d.AnyOrder() {
 		tables = append(tables, "message_key_rates")
@@ -113,7 +116,7 @@ func (d *Database) Produce(p Produce) (written int) {
 		must(err)
 	}
 	for _, part := range p.parts() {
-		d.learn(part.Message)
+		d.messages[messageID(part.Message)] = part.Message
 	}
 	return written
 }
@@ -121,19 +124,6 @@ func (d *Database) Produce(p Produce) (written int) {
 func messageID(message int) (id uuid.UUID) {
 	binary.BigEndian.PutUint64(id[8:], uint64(message)+1)
 	return id
-}
-
-// learn reads the ids of a message that was produced or requeued.
-func (d *Database) learn(message int) {
-	var found []struct {
-		ID           int64
-		ConsumerType string
-	}
-	must(d.db.NewRaw("SELECT id, consumer_type FROM consumer_messages WHERE message_id = ?", messageID(message)).Scan(d.ctx, &found))
-	for _, row := range found {
-		key := Key{message, row.ConsumerType}
-		d.ids[key], d.keys[row.ID] = row.ID, key
-	}
 }
 
 // Claim implements System.
@@ -273,14 +263,18 @@ func (d *Database) View() View {
 	v := newView()
 	d.readMessages(v)
 	d.readClaims(v)
+	d.readEffects(v)
+	d.readBounds(v)
+	return v
+}
+
+func (d *Database) readEffects(v View) {
 	var effects []struct {
 		Message  int
 		Consumer string
 	}
-	must(d.db.NewRaw("SELECT message, consumer FROM effects").Scan(d.ctx, &effects))
+	must(d.handle.NewRaw("SELECT message, consumer FROM effects").Scan(d.ctx, &effects))
 	for _, e := range effects {
 		v.Effects[Key{e.Message, e.Consumer}]++
 	}
-	d.readBounds(v)
-	return v
 }

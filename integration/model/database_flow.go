@@ -57,7 +57,6 @@ func (d *Database) Requeue(key Key) (pending bool) {
 		pending = len(requeued) == 1
 		return err
 	}))
-	d.learn(key.Message)
 	return pending
 }
 
@@ -104,7 +103,7 @@ func (d *Database) readBounds(v View) {
 		Owner       string
 		LeasedUntil store.Moment
 	}
-	must(d.db.NewRaw("SELECT n, owner, leased_until FROM message_slots WHERE owner <> '' AND n > 0").Scan(d.ctx, &held))
+	must(d.handle.NewRaw("SELECT n, owner, leased_until FROM message_slots WHERE owner <> '' AND n > 0").Scan(d.ctx, &held))
 	for _, slot := range held {
 		v.Slots[slot.N] = Slot{Owner: slot.Owner, Until: slot.LeasedUntil.Sub(epoch())}
 	}
@@ -117,7 +116,7 @@ func (d *Database) readBounds(v View) {
 	if d.AnyOrder() {
 		statement += " UNION ALL SELECT name, lane, used_to FROM message_key_rates"
 	}
-	must(d.db.NewRaw(statement).Scan(d.ctx, &rates))
+	must(d.handle.NewRaw(statement).Scan(d.ctx, &rates))
 	for _, rate := range rates {
 		if used := rate.UsedTo.Sub(epoch()); used > d.elapse {
 			v.Rates[lane{rate.Name, orderKeyOf(rate.Lane)}] = used

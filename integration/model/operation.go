@@ -48,6 +48,7 @@ type Produce struct {
 	Message    int
 	Consumers  []string // in order
 	Delay      time.Duration
+	Payload    int
 	InsertID   string
 	OrderKey   string // for those of the consumers that go by keys
 	Second     string // the insert id of another message behind it, or ""

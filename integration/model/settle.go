@@ -104,7 +104,7 @@ func (s *State) Requeue(key Key) bool {
 	}
 	delete(s.view.Poisoned, key)
 	rank := s.rank[key]
-	s.insert(key, Row{Due: s.now, InsertID: p.InsertID, OrderKey: p.OrderKey, Rank: p.Rank})
+	s.insert(key, Row{Due: s.now, InsertID: p.InsertID, OrderKey: p.OrderKey, Payload: p.Payload, Rank: p.Rank})
 	if s.flaw != RequeuedBehind {
 		s.rank[key] = rank
 	}

@@ -62,6 +62,7 @@ type State struct {
 	flaw     Flaw
 	freed    map[Key]bool // by a flaw
 	stuck    []Key        // by another
+	saved    *State       // at the savepoint
 }
 
 var _ System = (*State)(nil)
@@ -80,6 +81,7 @@ func (s *State) View() View {
 	v := View{
 		Rows: maps.Clone(s.view.Rows), Claims: maps.Clone(s.view.Claims), Poisoned: maps.Clone(s.view.Poisoned),
 		Effects: maps.Clone(s.view.Effects), Slots: maps.Clone(s.view.Slots), Rates: maps.Clone(s.view.Rates),
+		Paused: maps.Clone(s.view.Paused), Schedules: maps.Clone(s.view.Schedules),
 	}
 	maps.DeleteFunc(v.Rates, func(_ lane, usedTo time.Duration) bool { return usedTo <= s.now })
 	for n, c := range v.Claims {
@@ -110,7 +112,7 @@ func (s *State) produce(p Produce) (written int) {
 		if p.RolledBack && (s.flaw != PartOfAFanOutKept || written > 0) || s.view.pending(p.InsertID, consumer) {
 			continue
 		}
-		row := Row{Due: s.now + p.Delay, InsertID: p.InsertID}
+		row := Row{Due: s.now + p.Delay, InsertID: p.InsertID, Payload: p.Payload}
 		if rules := rulesOf(consumer); rules.Keyed {
 			row.OrderKey = p.OrderKey
 			if rules.PerKey > 0 {

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -28,23 +29,57 @@ func apart() []string {
 	return []string{"dropped at record", "blocked", "locked at recovery", "waited at a gate"}
 }
 
-// Missing lists what never happened and should have, in runs of Lockstep or, if
-// so, of Halves.
-func (t Tally) Missing(halves bool) (missing []string) {
-	events := together()
-	if halves {
-		events = append(events, apart()...)
+// Kind is a kind of run.
+type Kind int
+
+// The kinds.
+const (
+	InLockstep Kind = iota
+	InHalves
+	OfPrograms
+	OfProgramsOnMariaDB
+)
+
+func (k Kind) events() []string {
+	return [][]string{together(), append(together(), apart()...), append(called(), changedInTx()...), called()}[k]
+}
+
+// changedInTx are changes of pending messages in a transaction of the caller's.
+func changedInTx() []string {
+	return []string{"cancel: " + done, "run now: " + done, "reschedule: " + done}
+}
+
+// called are the calls of programs with their answers, and the endings of runs.
+func called() []string {
+	all := []string{
+		"steps", "nothing to run", "fired 0", "fired 1", "fired 2", "commit", "rollback", "savepoint", "rollback to savepoint",
+		"produce: 3 written", "produce with an insert id: 0 written", "produce with an insert id: 1 written",
+		"produce with an insert id: 2 written", "produce with an insert id: 3 written",
+		"produce with a key: 0 written", "produce with a key: 1 written", "resume: " + nothing, "requeue: " + conflict, "edit: " + conflict,
 	}
-	return slices.DeleteFunc(events, func(event string) bool { return t[event] > 0 })
+	for _, name := range []string{"cancel alone", "reschedule alone", "run now alone", "pause", "resume", "requeue",
+		"edit", "discard poisoned", "write schedule"} {
+		all = append(all, name+": "+done)
+	}
+	for _, change := range scheduleChanges() {
+		all = append(all, string(change)+": "+done)
+	}
+	for _, ending := range endings() {
+		all = append(all, string(ending), string(ending)+" in order")
+	}
+	return all
+}
+
+// Missing lists what should have happened in such runs, and never did.
+func (t Tally) Missing(of Kind) []string {
+	return slices.DeleteFunc(of.events(), func(event string) bool { return t[event] > 0 })
 }
 
 // String lists the counts.
 func (t Tally) String() string {
 	var counts []string
-	for _, event := range append(together(), apart()...) {
-		if t[event] > 0 {
-			counts = append(counts, fmt.Sprintf("%s %d", event, t[event]))
-		}
+	for _, event := range slices.Sorted(maps.Keys(t)) {
+		counts = append(counts, fmt.Sprintf("%s %d", event, t[event]))
 	}
 	return strings.Join(counts, ", ")
 }

@@ -31,6 +31,7 @@ type Row struct {
 	Errors   string
 	InsertID string
 	OrderKey string
+	Payload  int
 	Rank     time.Duration // where messages of a key run in any order; in order no two databases have the same
 }
 
@@ -52,6 +53,13 @@ type Poisoned struct {
 	Parks  bool
 }
 
+// Schedule is a schedule that fires every minute.
+type Schedule struct {
+	Payload           int
+	Due               time.Duration
+	Paused, Triggered bool
+}
+
 // View is everything that a database stores. Claims have the numbers in which
 // they were made.
 type View struct {
@@ -61,18 +69,24 @@ type View struct {
 	Effects  map[Key]int // of transactional consumers
 	Slots    map[int]Slot
 	Rates    map[lane]time.Duration // up to when they are used, of those that are not at rest
+
+	// Of programs:
+	Paused    map[string]time.Duration // consumers, and since when
+	Schedules map[string]Schedule      // by name
 }
 
 func newView() View {
 	return View{Rows: make(map[Key]Row), Claims: make(map[int]Claim), Poisoned: make(map[Key]Poisoned), Effects: make(map[Key]int),
-		Slots: make(map[int]Slot), Rates: make(map[lane]time.Duration)}
+		Slots: make(map[int]Slot), Rates: make(map[lane]time.Duration),
+		Paused: make(map[string]time.Duration), Schedules: make(map[string]Schedule)}
 }
 
 // String lists the view, a line each, in order: equal views have equal texts.
 func (v View) String() string {
 	return strings.Join(slices.Concat(
 		lines("row", v.Rows, compareKeys), lines("claim", v.Claims, cmp.Compare[int]), lines("poisoned", v.Poisoned, compareKeys),
-		lines("effects", v.Effects, compareKeys), lines("slot", v.Slots, cmp.Compare[int]), lines("rate", v.Rates, compareLanes)), "\n")
+		lines("effects", v.Effects, compareKeys), lines("slot", v.Slots, cmp.Compare[int]), lines("rate", v.Rates, compareLanes),
+		lines("paused", v.Paused, cmp.Compare[string]), lines("schedule", v.Schedules, cmp.Compare[string])), "\n")
 }
 
 func lines[K comparable, V any](what string, of map[K]V, compare func(a, b K) int) (lines []string) {

@@ -129,7 +129,7 @@ func same[T any](w *world, step Step, do func(System) T) T {
 }
 
 // ask has every system answer, all at the same time: databases take their time.
-func ask[T any](systems []System, question func(System) T) []T {
+func ask[S, T any](systems []S, question func(S) T) []T {
 	answers, panics := make([]T, len(systems)), make([]any, len(systems))
 	answer := func(i int) {
 		defer func() { panics[i] = recover() }()

@@ -4,7 +4,7 @@ package main
 
 // mariaClaimMutants break what a claim rests on where it takes several statements.
 func mariaClaimMutants() []mutant {
-	during := func(what string) suite { return inStore("TestClaimSeesWhatHappenedMeanwhile/mariadb/" + what) }
+	during := func(what string) suite { return inStore("TestClaimSeesConcurrentChanges/mariadb/" + what) }
 	const both = `got map\[c0:10 c1:10\], want map\[c0:10\]`
 	return []mutant{
 		{"MariaDB: claims are not read again once rows are locked",
@@ -66,6 +66,6 @@ func sqliteMutants() []mutant {
 		{"SQLite: settles under the claim of another owner", in("sqlite.claimsSQL", text("AND owner = ?", "AND ? <> ''")),
 			inStore("TestStore/sqlite/settle_guards"), `settle_guard\.go:\d+: (settled|claims|messages):`},
 		{"SQLite: claims are not read again under the lock", in("sqlite.unchangedSQL", text("m.id NOT IN (", "-m.id NOT IN (")),
-			inStore("TestClaimSeesWhatHappenedMeanwhile/sqlite/claimed*"), `got map\[c0:10 c1:10\], want map\[c0:10\]`},
+			inStore("TestClaimSeesConcurrentChanges/sqlite/claimed*"), `got map\[c0:10 c1:10\], want map\[c0:10\]`},
 	}
 }

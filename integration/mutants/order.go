@@ -86,7 +86,7 @@ func flowMutants() []mutant {
 			in("planner.roomLocked", replace("min(c.finished.lastSecond(now), c.rate.In(rateAhead))", "c.rate.In(rateAhead)")),
 			inOutbox("TestASaturatedProcessLeavesMessagesToOthers/rate"), `worst |gave up waiting`},
 		{"rate: given back for what it never counted", in("dispatcher.unstarted", without("t.row.Crashes")),
-			inOutbox("TestWhatCrashedGivesNothingBackToARate"), `started within 50 min`},
+			inOutbox("TestWhatCrashedGivesNothingBackToARate"), `started within 12 min`},
 		{"breaker: open in one process only", in("breaker.apply", never("row.Opened != b.probing")),
 			inOutbox("TestABreakerOpensInAllProcesses/sqlite"), `gave up waiting: it is open everywhere`},
 		{"breaker: all processes probe", in("FlowStore.TakeProbe",

@@ -39,13 +39,13 @@ func publishMutants() []mutant {
 func receiveMutants() []mutant {
 	return []mutant{
 		{"relay: acknowledged before the commit", in("acceptor.accept", never("cmp.Or(err, written)")),
-			perRelay("TestNothingIsAcknowledgedThatIsNotCommitted"), `got [1-9]\d* acknowledged and 0 rows, want none`},
-		{"relay: deduplicated in another transaction", receivedApart(), perRelay("TestNothingIsAcknowledgedThatIsNotCommitted"),
+			perRelay("TestRecordsAreAcknowledgedOnlyAfterTheCommit"), `got [1-9]\d* acknowledged and 0 rows, want none`},
+		{"relay: deduplicated in another transaction", receivedApart(), perRelay("TestRecordsAreAcknowledgedOnlyAfterTheCommit"),
 			`got \d+ acknowledged and [1-9]\d* rows, want none`},
 		{
 			"relay: not deduplicated",
 			in("acceptor.fresh", replace("!one.isNew(added)", "!one.isNew(added) && false")),
-			perRelay("TestOneEffectEach"),
+			perRelay("TestRepeatedDeliveriesHaveOneEffect"),
 			`effects other than one: got [1-9]`,
 		},
 		{"relay: receivers share an inbox", in("acceptor.writeTogether", argument("a.store.Inbox.Receive", 2, `""`)),
@@ -90,7 +90,7 @@ func parkMutants() []mutant {
 			inRelay("TestRecordsThatAllFailTakeFewWrites"), `writes: got [1-9]\d{3}, want at most 290`},
 		{"park: a parked record is parked each time",
 			in("arrival.park", replace("cloudevents.Hash(parts...)", "cloudevents.Hash(append(parts, time.Now().String())...)")),
-			perRelay("TestWhatCannotBeTakenIsParked"), `poisoned: got \d+, want 18`},
+			perRelay("TestUnacceptableRecordsAreParked"), `poisoned: got \d+, want 18`},
 	}
 }
 

@@ -67,10 +67,7 @@ func listening(a *app, listener notify.Listener) {
 
 func direct(t *testing.T, dsn string) *pgxnotify.Listener {
 	t.Helper()
-	config, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := testapp.Must[*pgx.ConnConfig](t)(pgx.ParseConfig(dsn))
 	return pgxnotify.New(config)
 }
 
@@ -127,9 +124,7 @@ func TestOtherProcessesAreWoken(t *testing.T) {
 				func() error { return web.Producer.RunInTx(t.Context(), web.DB, inTx) },
 				func() error { return inOwnTx(t.Context(), web.DB, web.Registry, inTx) },
 			} {
-				if err := produce(); err != nil {
-					t.Fatal(err)
-				}
+				testapp.OK(t, produce())
 				testapp.Eventually(t, "the other process is woken", func() bool { return done.Load() == int64(i+1) })
 			}
 			// It looks ahead for what was produced to run later, too.
@@ -145,10 +140,7 @@ func TestOtherProcessesAreWokenBySchedules(t *testing.T) {
 	var done atomic.Int64
 	newProcess := func() (*app, *schedule.Scheduler) {
 		a := testapp.New(t, testdb.OpenPostgres(t, dsn), testapp.Counting("c", &done))
-		scheduler, err := schedule.NewScheduler(a.Registry, schedule.SchedulerConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		scheduler := testapp.Must[*schedule.Scheduler](t)(schedule.NewScheduler(a.Registry, schedule.SchedulerConfig{}))
 		return a, scheduler
 	}
 	worker, _ := newProcess()
@@ -169,13 +161,8 @@ func TestOtherProcessesAreWokenBySchedules(t *testing.T) {
 	})
 	web, scheduler := newProcess()
 	joined(web, notify.NotifierConfig{})
-	id, err := scheduler.Create(t.Context(), web.DB, order{}, "0 0 4 29 2 *", "UTC")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := scheduler.Trigger(t.Context(), web.DB, id); err != nil {
-		t.Fatal(err)
-	}
+	id := testapp.Must[int64](t)(scheduler.Create(t.Context(), web.DB, order{}, "0 0 4 29 2 *", "UTC"))
+	testapp.OK(t, scheduler.Trigger(t.Context(), web.DB, id))
 	testapp.Eventually(t, "the schedule fires", func() bool { return done.Load() == 1 })
 }
 
@@ -224,13 +211,9 @@ func TestOnlyKnownCommitsNotify(t *testing.T) {
 		if !errors.Is(err, undone) {
 			t.Fatal(err)
 		}
-		if err := a.DB.RunInTx(t.Context(), nil, produce); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, a.DB.RunInTx(t.Context(), nil, produce))
 	}
-	if err := a.Producer.RunInTx(t.Context(), a.DB, produce); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, a.Producer.RunInTx(t.Context(), a.DB, produce))
 	stop() // sends what is left
 	a.Exec("SELECT pg_notify(?, 'the end')", hears.channel)
 	testapp.Eventually(t, "the end is heard", func() bool { return slices.Contains(hears.heard(), "the end") })
@@ -348,18 +331,12 @@ func (i instrumentation) Connect(ctx context.Context) (driver.Conn, error) {
 
 func TestListenersConnectAsThePoolDoes(t *testing.T) {
 	t.Parallel()
-	config, err := pgx.ParseConfig(testdb.DirectDSN(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := testapp.Must[*pgx.ConnConfig](t)(pgx.ParseConfig(testdb.DirectDSN(t)))
 	config.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { t.Error("the application's handler was called") }
 	conns := sql.OpenDB(instrumentation{stdlib.GetConnector(*config)})
 	t.Cleanup(func() { _ = conns.Close() })
 	conns.SetMaxOpenConns(1) // none of which the listener keeps
-	registry, err := bus.NewRegistry()
-	if err != nil {
-		t.Fatal(err)
-	}
+	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry())
 	a := &app{T: t, DB: bun.NewDB(conns, pgdialect.New()), Registry: registry}
 	listening(a, pgxnotify.FromDB(conns))
 }
@@ -383,20 +360,14 @@ func TestOnlyTheListenerNeedsADirectConnection(t *testing.T) {
 func TestLongNamesMakeAChannel(t *testing.T) {
 	t.Parallel()
 	tables := bus.Tables{Schema: strings.Repeat("s", 63), Prefix: strings.Repeat("p", 24)}
-	registry, err := bus.RegistryConfig{Tables: tables}.NewRegistry()
-	if err != nil {
-		t.Fatal(err)
-	}
+	registry := testapp.Must[*bus.Registry](t)(bus.RegistryConfig{Tables: tables}.NewRegistry())
 	a := &app{T: t, DB: testdb.OpenPostgres(t, testdb.DirectDSN(t)), Registry: registry}
 	listening(a, pgxnotify.FromDB(a.DB.DB))
 }
 
 func TestNotifiersThatCannotBeMade(t *testing.T) {
 	t.Parallel()
-	registry, err := bus.NewRegistry()
-	if err != nil {
-		t.Fatal(err)
-	}
+	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry())
 	for name, test := range map[string]struct {
 		db       *bun.DB
 		registry *bus.Registry

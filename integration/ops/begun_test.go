@@ -20,9 +20,7 @@ func TestWhatIsBegunCanBeClosed(t *testing.T) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		a.ProduceMany(1)
 		s := operator.As(serviceOf(t, db, a.Registry), someone(ops.Administrator))
-		if _, err := s.Messages().Cancel(t.Context(), "why", int64(a.Count("SELECT MAX(id) FROM consumer_messages"))); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(s.Messages().Cancel(t.Context(), "why", int64(a.Count("SELECT MAX(id) FROM consumer_messages")))))
 		id := int64(a.Count("SELECT MAX(id) FROM message_operations"))
 		begun := func(ago time.Duration) {
 			t.Helper()

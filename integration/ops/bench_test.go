@@ -29,9 +29,7 @@ func crowded(b *testing.B, db *bun.DB) (*ops.Service, int) {
 	rows := testapp.BenchRows(b, 20_000)
 	registry := testapp.Must[*bus.Registry](b)(bus.NewRegistry())
 	ctx := b.Context()
-	if err := outbox.Migrate(ctx, db, registry.Tables()); err != nil {
-		b.Fatal(err)
-	}
+	testapp.OK(b, outbox.Migrate(ctx, db, registry.Tables()))
 	type row = []any
 	now := time.Now()
 	insert := func(statement, values string, n int, of func(i int) row) {
@@ -45,9 +43,7 @@ func crowded(b *testing.B, db *bun.DB) (*ops.Service, int) {
 				text += values
 				args = append(args, of(i)...)
 			}
-			if _, err := db.NewRaw(text, args...).Exec(ctx); err != nil {
-				b.Fatal(err)
-			}
+			testapp.OK(b, testapp.Second(db.NewRaw(text, args...).Exec(ctx)))
 		}
 	}
 	at := func(i int) bun.Safe { return bun.Safe(testapp.In(db, -time.Duration(i)*time.Millisecond)) }
@@ -62,13 +58,8 @@ func crowded(b *testing.B, db *bun.DB) (*ops.Service, int) {
 		})
 	analyze := map[string]string{"pg": "VACUUM ANALYZE", "sqlite": "ANALYZE",
 		"mysql": "ANALYZE TABLE consumer_messages, poisoned_messages"}[db.Dialect().Name().String()]
-	if _, err := db.ExecContext(ctx, analyze); err != nil {
-		b.Fatal(err)
-	}
-	d, err := ops.New(ops.Config{DB: db, Registry: registry, Redact: ops.ShowAll, UndoWindow: -1})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testapp.OK(b, testapp.Second(db.ExecContext(ctx, analyze)))
+	d := testapp.Must[*ops.Service](b)(ops.New(ops.Config{DB: db, Registry: registry, Redact: ops.ShowAll, UndoWindow: -1}))
 	return d, rows
 }
 
@@ -129,9 +120,7 @@ func BenchmarkService(b *testing.B) {
 		for _, l := range looks {
 			b.Run(l.name, func(b *testing.B) {
 				for b.Loop() {
-					if err := l.look(); err != nil {
-						b.Fatal(err)
-					}
+					testapp.OK(b, l.look())
 				}
 			})
 		}
@@ -191,9 +180,7 @@ func benchUndo(b *testing.B, db *bun.DB, poisoned int) {
 		}
 	}
 	var left int
-	if err := db.NewRaw("SELECT count(*) FROM poisoned_messages").Scan(ctx, &left); err != nil {
-		b.Fatal(err)
-	}
+	testapp.OK(b, db.NewRaw("SELECT count(*) FROM poisoned_messages").Scan(ctx, &left))
 	b.ReportMetric(float64(poisoned-left), "changed")
 	b.ReportMetric(float64(undone), "undone")
 	b.ReportMetric(float64(tried), "tried")
@@ -202,10 +189,7 @@ func benchUndo(b *testing.B, db *bun.DB, poisoned int) {
 // running runs what carries operations out until it is stopped.
 func running(b *testing.B, d *ops.Service) (stop func()) {
 	b.Helper()
-	r, err := ops.NewRunner(d, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	r := testapp.Must[*ops.Runner](b)(ops.NewRunner(d, nil))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(b.Context()))
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()

@@ -28,9 +28,9 @@ func seen(a *testapp.App, db *bun.DB, id string, ago time.Duration, state string
 		testapp.In(db, -ago)+", "+testapp.In(db, -ago)+", '{}', ?)", id, id, state)
 }
 
-// TestCheck: nothing needs anybody where all is well, and else what does is named, the worst first.
+// TestCheckNamesWhatNeedsAttention: nothing needs anybody where all is well, and else what does is named, the worst first.
 // Promise: breaker
-func TestCheck(t *testing.T) {
+func TestCheckNamesWhatNeedsAttention(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
@@ -85,9 +85,9 @@ func TestCheckOfProjections(t *testing.T) {
 	})
 }
 
-// TestCheckSaysWhatItCouldNotSee: what is known from before is not all well.
+// TestCheckReportsPartsItCouldNotRead: what is known from before is not all well.
 // Promise: overview
-func TestCheckSaysWhatItCouldNotSee(t *testing.T) {
+func TestCheckReportsPartsItCouldNotRead(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
 	a := testapp.New(t, db, testapp.Consumed("c"))
@@ -96,9 +96,7 @@ func TestCheckSaysWhatItCouldNotSee(t *testing.T) {
 	if all := testapp.Must[[]ops.Finding](t)(s.Check(t.Context())); len(all) != 0 {
 		t.Fatalf("all is well: got %+v", all)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, db.Close())
 	testapp.Eventually(t, "it is old", func() bool {
 		o := testapp.Must[operator.Overview](t)(s.Overview(t.Context()))
 		return len(o.Unseen) == 1 && len(o.Unseen[0].Parts) == 5
@@ -115,9 +113,9 @@ func TestCheckSaysWhatItCouldNotSee(t *testing.T) {
 	}
 }
 
-// TestOnePartTooManyLeavesTheOthers: an overview shows what could be read, and says what could not.
+// TestOverviewShowsThePartsThatCouldBeRead: an overview shows what could be read, and says what could not.
 // Promise: overview
-func TestOnePartTooManyLeavesTheOthers(t *testing.T) {
+func TestOverviewShowsThePartsThatCouldBeRead(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.PostgresDSN(t)
 	a := testapp.New(t, testdb.OpenPostgres(t, dsn), testapp.Consumed("fast"), testapp.Consumed("slow"))
@@ -158,9 +156,7 @@ func TestABusyDatabase(t *testing.T) {
 		defer conn.Close()
 		exec := func(statement string) {
 			t.Helper()
-			if _, err := conn.ExecContext(context.WithoutCancel(t.Context()), statement); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, testapp.Second(conn.ExecContext(context.WithoutCancel(t.Context()), statement)))
 		}
 		exec("BEGIN")
 		exec(lock)

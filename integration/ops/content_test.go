@@ -33,10 +33,7 @@ func everything(t *testing.T, s *operator.Session) string {
 		if err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, ops.ErrForbidden) {
 			t.Fatal(err)
 		}
-		text, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testapp.Must[[]byte](t)(json.Marshal(value))
 		shown.Write(append(text, '\n'))
 	}
 	first := func(value any, _ any, err error) { t.Helper(); add(value, err) }
@@ -84,9 +81,7 @@ func hiding(t *testing.T, db *bun.DB) *testapp.App {
 		bus.Consume("later", func(context.Context, testapp.Refund) error { return errors.New("refused " + secret) }, bus.AttemptDelay(time.Hour)))
 	a.Produce(order{ID: secret}, outbox.Header("token", secret))
 	a.Produce(testapp.Refund{ID: secret}, outbox.Header("token", secret))
-	if _, err := a.Scheduler().Upsert(t.Context(), db, order{ID: secret}, "0 0 3 * * *", "UTC", schedule.Name("s")); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(a.Scheduler().Upsert(t.Context(), db, order{ID: secret}, "0 0 3 * * *", "UTC", schedule.Name("s"))))
 	a.Exec("UPDATE scheduled_messages SET last_error = ?", "cannot "+secret)
 	_ = circuit.Trip(errors.New("tripped by " + secret)) // which its messages give back
 	a.Produce(gated{})

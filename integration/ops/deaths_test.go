@@ -79,9 +79,7 @@ func TestAnOperationThatEndsProcessesIsPaused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(outbox.Migrate(t.Context(), db, bus.Tables{}), readers.Check(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, errors.Join(outbox.Migrate(t.Context(), db, bus.Tables{}), readers.Check(t.Context())))
 		s := operator.As(service, someone(ops.Administrator))
 		o := planned(t, s, ops.Rebuild, ops.Target{Projection: "balances"})
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "columns were added"}))
@@ -105,14 +103,10 @@ func dies(t *testing.T, db *bun.DB, dsn string, id int64, most int, paused func(
 	t.Helper()
 	for ; died < most; died++ {
 		expire := "UPDATE message_operations SET leased_until = " + testapp.In(db, -time.Second) + " WHERE id = ? AND leased_by IS NOT NULL"
-		if _, err := db.NewRaw(expire, id).Exec(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(db.NewRaw(expire, id).Exec(t.Context())))
 		process := exec.Command(os.Args[0])
 		process.Env = append(os.Environ(), resetOf+"="+dsn)
-		if err := process.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, process.Start())
 		ended := make(chan error, 1)
 		go func() { ended <- process.Wait() }()
 		var err error

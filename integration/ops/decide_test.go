@@ -149,9 +149,7 @@ func TestAllowIsAskedOfEach(t *testing.T) {
 			Allow: func(a ops.Action, consumer string) bool { return consumer != "d" || a == ops.View }})
 		ids := func(table, consumer string) (found []int64) {
 			t.Helper()
-			if err := db.NewRaw("SELECT id FROM "+table+" WHERE consumer_type = ? ORDER BY id", consumer).Scan(ctx, &found); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, db.NewRaw("SELECT id FROM "+table+" WHERE consumer_type = ? ORDER BY id", consumer).Scan(ctx, &found))
 			return found
 		}
 		only := func(consumer string) func(operator.PoisonedMessage) error {

@@ -173,17 +173,13 @@ func TestDoctorLooksAtSnapshots(t *testing.T) {
 		conn := testapp.Must[bun.Conn](t)(db.Conn(t.Context()))
 		t.Cleanup(func() { _ = conn.Close() })
 		for _, statement := range begin {
-			if _, err := conn.ExecContext(t.Context(), statement); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, testapp.Second(conn.ExecContext(t.Context(), statement)))
 		}
 		id := "pg_backend_pid()"
 		if isMariaDB(db) {
 			id = "CONNECTION_ID()"
 		}
-		if err := conn.NewRaw("SELECT "+id).Scan(t.Context(), &pid); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, conn.NewRaw("SELECT "+id).Scan(t.Context(), &pid))
 		return pid
 	}
 	named := func(all []ops.Finding, pid int64) (found []ops.Finding) {
@@ -336,9 +332,7 @@ func TestDoctorLooksAtThePool(t *testing.T) {
 		testapp.Eventually(t, "it has told of itself", func() bool { return a.Count("SELECT count(*) FROM message_processes") == 1 })
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pool", ops.OK, "room")
 		var text []byte
-		if err := db.NewRaw("SELECT manifest FROM message_processes").Scan(t.Context(), &text); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, db.NewRaw("SELECT manifest FROM message_processes").Scan(t.Context(), &text))
 		var told struct{ Connections int }
 		if err := json.Unmarshal(text, &told); err != nil || told.Connections < 1 {
 			t.Fatalf("got %s, want its connections", text)
@@ -389,9 +383,7 @@ func TestDoctorLooksAtPauses(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		s := operator.As(serviceOf(t, db, a.Registry), someone(ops.Operator))
-		if err := s.Consumers().Pause(t.Context(), "c", "burns"); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, s.Consumers().Pause(t.Context(), "c", "burns"))
 		a.ProduceMany(3)
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pauses", ops.OK)
 		a.Exec("UPDATE paused_consumers SET paused_at = " + testapp.In(db, -49*time.Hour))
@@ -432,9 +424,7 @@ func TestDoctorWithoutPrivileges(t *testing.T) {
 		db := testdb.MariaDB(t)
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		var name string
-		if err := db.NewRaw("SELECT DATABASE()").Scan(t.Context(), &name); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, db.NewRaw("SELECT DATABASE()").Scan(t.Context(), &name))
 		a.Exec("CREATE USER " + name + "@localhost IDENTIFIED BY 'p'")
 		t.Cleanup(func() { a.Exec("DROP USER " + name + "@localhost") })
 		a.Exec("GRANT SELECT ON " + name + ".* TO " + name + "@localhost")
@@ -463,9 +453,7 @@ func TestDoctorWithoutPrivileges(t *testing.T) {
 		}
 		limited := testdb.OpenPostgres(t, dsn)
 		limited.SetMaxOpenConns(1)
-		if _, err := limited.ExecContext(t.Context(), "SET ROLE "+role); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(limited.ExecContext(t.Context(), "SET ROLE "+role)))
 		for _, f := range doctor(t, later(t, time.Hour), limited, a.Registry) {
 			if strings.Contains(f.Text, "could not be looked at") {
 				t.Errorf("got %+v, want it looked at", f)

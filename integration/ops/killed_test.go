@@ -74,10 +74,10 @@ func eachShared(t *testing.T, test func(t *testing.T, db *bun.DB, dsn string)) {
 	})
 }
 
-// TestKilledRunners: processes that carry out an operation are killed 50 times, at any instant. Each message is
+// TestKilledRunnersRequeueEachMessageOnce: processes that carry out an operation are killed 50 times, at any instant. Each message is
 // requeued once, and counted once.
 // Promise: plan
-func TestKilledRunners(t *testing.T) {
+func TestKilledRunnersRequeueEachMessageOnce(t *testing.T) {
 	t.Parallel()
 	eachShared(t, func(t *testing.T, db *bun.DB, dsn string) {
 		const n = 3000
@@ -109,9 +109,7 @@ func killOne(t *testing.T, a *testapp.App, dsn string, id int64) {
 	before := a.Count("SELECT changed FROM message_operations WHERE id = ?", id)
 	process := exec.Command(os.Args[0])
 	process.Env = append(os.Environ(), runnerOf+"="+dsn)
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, process.Start())
 	defer func() {
 		_ = process.Process.Kill()
 		_ = process.Wait()

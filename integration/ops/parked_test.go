@@ -36,9 +36,7 @@ func newParking(t *testing.T, db *bun.DB) *parking {
 	registry := testapp.Must[*bus.Registry](t)(bus.RegistryConfig{Events: types}.NewRegistry())
 	producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(registry, outbox.ProducerConfig{}))
 	p.log = testapp.Must[*eventlog.Log](t)(eventlog.NewLog(registry, producer, eventlog.LogConfig{}))
-	if err := outbox.Migrate(t.Context(), db, bus.Tables{}); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, outbox.Migrate(t.Context(), db, bus.Tables{}))
 	quiet := slog.New(slog.DiscardHandler)
 	config := projection.RunnerConfig{Logger: quiet}
 	p.readers = testapp.Must[*projection.Runner](t)(projection.NewRunner(db, p.log, config, projection.Projection{
@@ -79,9 +77,9 @@ func (p *parking) run(fn func()) {
 	<-ended
 }
 
-// TestARetryOfParkedEventsIsOfThoseThatWerePlanned: events that were parked after the plan was made are not retried by it.
+// TestRetryOfParkedEventsCoversOnlyThosePlanned: events that were parked after the plan was made are not retried by it.
 // Promise: plan
-func TestARetryOfParkedEventsIsOfThoseThatWerePlanned(t *testing.T) {
+func TestRetryOfParkedEventsCoversOnlyThosePlanned(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 		p := newParking(t, db)

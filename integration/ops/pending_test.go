@@ -16,7 +16,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
-	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 // TestOperationsOnWhatIsPending cancel and reschedule what was there when they were planned.
@@ -83,33 +82,6 @@ func TestMessagesByID(t *testing.T) {
 	})
 }
 
-// TestOneRunnerAtATime: however many run, each message is changed once, and one works on an operation.
-func TestOneRunnerAtATime(t *testing.T) {
-	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		a, _ := testapp.NewPoisoned(t, db, 300, testapp.Consumed("c"))
-		d := serviceOf(t, db, a.Registry)
-		s := operator.As(d, someone(ops.Administrator))
-		for range 4 {
-			runner(t, serviceOf(t, db, a.Registry))
-		}
-		var all []int64
-		for _, filter := range []poison.Filter{{Consumer: "c"}, {PayloadType: "order.placed"}, {}} { // which match the same messages
-			o := planned(t, s, ops.Requeue, ops.Target{Poisoned: &filter})
-			_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 2000, Canary: -1, Reason: "why"}))
-			all = append(all, o.ID)
-		}
-		runner(t, d)
-		var changed int64
-		for _, id := range all {
-			changed += awaitState(t, s, id, ops.Done).Changed
-		}
-		if got := a.Count("SELECT count(DISTINCT message_id) FROM consumer_messages"); got != 300 || len(a.Pending()) != 300 || changed != 300 {
-			t.Errorf("got %d pending, %d different, %d counted, want 300", len(a.Pending()), got, changed)
-		}
-	})
-}
-
 // TestWhatComesBackStopsIt: an operation whose messages fail again in the same way pauses, canaries or not.
 func TestWhatComesBackStopsIt(t *testing.T) {
 	t.Parallel()
@@ -154,9 +126,7 @@ func TestExplainWithoutConsumers(t *testing.T) {
 		if e := testapp.Must[admin.Explanation](t)(s.Messages().Explain(t.Context(), id)); e.Reason != admin.NoLiveProcess {
 			t.Errorf("with nobody alive: got %+v, want no live process", e)
 		}
-		if err := s.Consumers().Pause(t.Context(), "c", "it burns"); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, s.Consumers().Pause(t.Context(), "c", "it burns"))
 		if e := testapp.Must[admin.Explanation](t)(s.Messages().Explain(t.Context(), id)); e.Reason != admin.Paused {
 			t.Errorf("paused: got %+v, want that", e)
 		}

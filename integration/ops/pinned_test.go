@@ -14,10 +14,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// TestAPlanChangesWhatItHasSeen: of pending messages, which become due, fail and crash by themselves, and of producers that
+// TestAPlanChangesOnlyWhatItListed: of pending messages, which become due, fail and crash by themselves, and of producers that
 // commit late, an operation changes those that matched when it was planned, and no others.
 // Promise: plan
-func TestAPlanChangesWhatItHasSeen(t *testing.T) {
+func TestAPlanChangesOnlyWhatItListed(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
@@ -63,9 +63,9 @@ func TestAPlanChangesWhatItHasSeen(t *testing.T) {
 	})
 }
 
-// TestAPlanOfManyIsOfTheFirst: where it matters which those are, no more are changed than are kept.
+// TestALargePlanCoversTheFirstMessages: where it matters which those are, no more are changed than are kept.
 // Promise: plan
-func TestAPlanOfManyIsOfTheFirst(t *testing.T) {
+func TestALargePlanCoversTheFirstMessages(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
@@ -91,9 +91,9 @@ func TestAPlanOfManyIsOfTheFirst(t *testing.T) {
 	})
 }
 
-// TestOthersAreNotTouched: an operation changes nothing of consumers that Allow was not asked for when it was started.
+// TestAnOperationLeavesConsumersOutsideAllowAlone: it changes nothing of consumers that Allow was not asked for when it was started.
 // Promise: plan
-func TestOthersAreNotTouched(t *testing.T) {
+func TestAnOperationLeavesConsumersOutsideAllowAlone(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		a, _ := testapp.NewPoisoned(t, db, 4, testapp.Consumed("c"), testapp.Consumed("d"))

@@ -97,10 +97,7 @@ func sameSettings(t *testing.T, db *bun.DB) {
 	const settings = `SELECT string_agg(name || '=' || setting, ' ') FROM pg_settings
 		WHERE source = 'session' AND name IN ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout', 'default_transaction_read_only', 'search_path', 'role', 'plan_cache_mode', 'enable_seqscan')`
 	for i := range 10 {
-		tx, err := db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := testapp.Must[bun.Tx](t)(db.BeginTx(t.Context(), nil))
 		defer tx.Rollback() //nolint:errcheck // it has changed nothing
 		var left sql.NullString
 		if err := tx.NewRaw(settings).Scan(t.Context(), &left); err != nil || left.Valid {

@@ -221,9 +221,7 @@ func TestBoundedReads(t *testing.T) {
 	t.Parallel()
 	db := testdb.Postgres(t)
 	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry())
-	if err := outbox.Migrate(t.Context(), db, registry.Tables()); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, outbox.Migrate(t.Context(), db, registry.Tables()))
 	testapp.NewCrowd(t, db, crowd)
 	db.SetMaxOpenConns(1) // RowsRead
 	of := anybody{poisoned: 10_000_001}

@@ -23,9 +23,7 @@ import (
 func closed(t *testing.T) *bun.DB {
 	t.Helper()
 	db := testdb.SQLite(t)
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, db.Close())
 	return db
 }
 

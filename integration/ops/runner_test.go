@@ -223,9 +223,7 @@ func TestRunnersDoNotWaitForEachOther(t *testing.T) {
 		tx := testapp.Must[bun.Tx](t)(db.BeginTx(ctx, nil))
 		defer func() { _ = tx.Rollback() }()
 		var locked []int64
-		if err := tx.NewRaw("SELECT id FROM message_operations WHERE id = ? FOR UPDATE", trying[0]).Scan(ctx, &locked); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, tx.NewRaw("SELECT id FROM message_operations WHERE id = ? FOR UPDATE", trying[0]).Scan(ctx, &locked))
 		a.Exec("UPDATE message_operations SET leased_by = NULL, leased_until = NULL, finished_at = NULL, state = 'waiting' WHERE id = ?", last)
 		runner(t, serviceOf(t, db, a.Registry))
 		awaitState(t, s, last, ops.Done)
@@ -267,9 +265,7 @@ func TestRunOnly(t *testing.T) {
 				ops.StartOptions{Reason: "why"})).ID)
 		}
 		r := testapp.Must[*ops.Runner](t)(ops.NewRunner(d, nil))
-		if err := operator.RunOnly(ctx, r, ids[1]); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, operator.RunOnly(ctx, r, ids[1]))
 		first, second := operationOf(t, s, ids[0]), operationOf(t, s, ids[1])
 		if first.State != ops.Waiting || second.State != ops.Done || second.Changed != 5 {
 			t.Errorf("got %+v and %+v, want the second done, and only that", first, second)

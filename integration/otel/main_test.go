@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -27,14 +29,9 @@ func compare(t *testing.T, file, got string) {
 	t.Helper()
 	file = filepath.Join("testdata", file)
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, os.WriteFile(file, []byte(got), 0o644))
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testapp.Must[[]byte](t)(os.ReadFile(file))
 	gotLines, wantLines := strings.Split(got, "\n"), strings.Split(string(text), "\n")
 	for i := range max(len(gotLines), len(wantLines)) {
 		if i >= len(gotLines) || i >= len(wantLines) || gotLines[i] != wantLines[i] {

@@ -37,9 +37,7 @@ func TestPausedConsumerStandsStill(t *testing.T) {
 		a.ProduceMany(messages)
 		first, second := a.Start(testapp.Fast()), a.Start(testapp.Fast())
 		testapp.Eventually(t, "both are at work", func() bool { return paused.Load() > 10 && other.Load() > 10 })
-		if err := client.Pause(ctx, db, "paused", admin.PauseNote{}); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, client.Pause(ctx, db, "paused", admin.PauseNote{}))
 		// Nothing is claimed any more; what is claimed ends.
 		claimed := admin.Filter{Consumer: "paused", State: admin.Leased}
 		testapp.Eventually(t, "what was claimed has run or was given back",
@@ -61,9 +59,7 @@ func TestPausedConsumerStandsStill(t *testing.T) {
 		if n := paused.Load(); n != stood {
 			t.Errorf("runs after a restart: got %d, want the %d at the pause", n, stood)
 		}
-		if err := client.Resume(ctx, db, "paused"); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, client.Resume(ctx, db, "paused"))
 		testapp.Eventually(t, "everything has run", func() bool { return paused.Load() == messages+1 && a.Empty() })
 		third.MustStop()
 	})
@@ -88,9 +84,7 @@ func TestResumeWakesThisProcess(t *testing.T) {
 		if runs.Load() > 0 {
 			t.Errorf("runs while it is paused: got %d, want none", runs.Load())
 		}
-		if err := client.Resume(ctx, db, "c"); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, client.Resume(ctx, db, "c"))
 		if err := client.Resume(ctx, db, "c"); !errors.Is(err, admin.ErrNotPaused) {
 			t.Errorf("again: got error %v, want ErrNotPaused", err)
 		}

@@ -119,9 +119,7 @@ func TestAdminExplains(t *testing.T) {
 		a.Exec(`INSERT INTO poisoned_messages (id, message_id, consumer_type, payload_type, payload, created_at, available_after, attempts, crashes, poisoned_at, reason)
 			SELECT id, message_id, consumer_type, payload_type, payload, created_at, available_after, 5, 1, created_at, 'secret' FROM consumer_messages WHERE id = 10`)
 		a.Exec("DELETE FROM consumer_messages WHERE id = 10")
-		if err := client.Pause(ctx, db, "paused", admin.PauseNote{}); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, client.Pause(ctx, db, "paused", admin.PauseNote{}))
 		for id, want := range map[int64]struct {
 			reason admin.State
 			text   string
@@ -241,18 +239,14 @@ func TestAdminSkipsWhatAnotherTransactionHasLocked(t *testing.T) {
 	a := testapp.New(t, db, testapp.Consumed("c"))
 	a.ProduceMany(2)
 	tx := testapp.Must[bun.Tx](t)(db.BeginTx(t.Context(), nil))
-	if _, err := tx.ExecContext(t.Context(), "SELECT 1 FROM consumer_messages WHERE id = 1 FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(tx.ExecContext(t.Context(), "SELECT 1 FROM consumer_messages WHERE id = 1 FOR UPDATE")))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	result, err := a.Admin().Cancel(ctx, db, 1, 2)
 	if err != nil || result.Changed != 1 || !slices.Equal(result.Running, []int64{1}) {
 		t.Errorf("cancel: got %+v, %v, want the locked one left", result, err)
 	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, tx.Rollback())
 }
 
 // TestCancelledMessagesNeverRun cancels and postpones messages while processors
@@ -392,9 +386,7 @@ func TestAdminTellsWhatWaits(t *testing.T) {
 		a.Exec("UPDATE consumer_messages SET consumer_type = 'former' WHERE id = 1")
 		a.Exec("UPDATE consumer_messages SET consumer_type = 'gone' WHERE id IN (2, 3)")
 		a.Exec("UPDATE consumer_messages SET payload_type = 'gone' WHERE id = 4")
-		if err := errors.Join(client.Pause(ctx, db, "c", admin.PauseNote{}), client.Pause(ctx, db, "elsewhere", admin.PauseNote{})); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, errors.Join(client.Pause(ctx, db, "c", admin.PauseNote{}), client.Pause(ctx, db, "elsewhere", admin.PauseNote{})))
 		var got []string
 		for _, q := range testapp.Must[[]admin.Queue](t)(client.Queues(ctx, db)) {
 			got = append(got, fmt.Sprint(q.Consumer, " ", q.Ready, " ", q.Registered, " ", !q.PausedAt.IsZero(), " ", q.OldestReady > 0))

@@ -15,7 +15,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -39,39 +38,10 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func benchRegistry(b *testing.B, db *bun.DB, handler func(context.Context, signup) error) (*bus.Registry, *outbox.Producer) {
 	b.Helper()
-	registry, err := bus.NewRegistry(bus.Consume("count", handler))
-	if err != nil {
-		b.Fatal(err)
-	}
-	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{Logger: quiet()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := outbox.Migrate(b.Context(), db, registry.Tables()); err != nil {
-		b.Fatal(err)
-	}
+	registry := testapp.Must[*bus.Registry](b)(bus.NewRegistry(bus.Consume("count", handler)))
+	producer := testapp.Must[*outbox.Producer](b)(outbox.NewProducer(registry, outbox.ProducerConfig{Logger: quiet()}))
+	testapp.OK(b, outbox.Migrate(b.Context(), db, registry.Tables()))
 	return registry, producer
-}
-
-func BenchmarkProduce(b *testing.B) {
-	for _, size := range []int{1, 100, 1000} {
-		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
-			testdb.EachBenchmark(b, func(b *testing.B, db *bun.DB) {
-				_, producer := benchRegistry(b, db, func(context.Context, signup) error { return nil })
-				items := make([]outbox.Item, size)
-				for i := range items {
-					items[i] = outbox.Item{Payload: newSignup(i)}
-				}
-				b.ReportAllocs()
-				for b.Loop() {
-					if _, err := producer.ProduceMany(b.Context(), db, items...); err != nil {
-						b.Fatal(err)
-					}
-				}
-				b.ReportMetric(float64(size)*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
-			})
-		})
-	}
 }
 
 // BenchmarkProduceOne produces one message in a transaction of the caller's, and beside it
@@ -104,16 +74,11 @@ func BenchmarkProduceOne(b *testing.B) {
 	}
 	for name, write := range map[string]func(context.Context, bun.Tx, signup) error{"insert": insert, "produce": produce} {
 		b.Run(name, func(b *testing.B) {
-			tx, err := db.BeginTx(b.Context(), nil)
-			if err != nil {
-				b.Fatal(err)
-			}
+			tx := testapp.Must[bun.Tx](b)(db.BeginTx(b.Context(), nil))
 			defer tx.Rollback() //nolint:errcheck // nothing is kept
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				if err := write(b.Context(), tx, newSignup(i)); err != nil {
-					b.Fatal(err)
-				}
+				testapp.OK(b, write(b.Context(), tx, newSignup(i)))
 			}
 		})
 	}
@@ -133,9 +98,7 @@ func BenchmarkProduceInsertIDs(b *testing.B) {
 					}
 					return items
 				}
-				if _, err := producer.ProduceMany(b.Context(), db, batch(0)...); err != nil {
-					b.Fatal(err)
-				}
+				testapp.OK(b, testapp.Second(producer.ProduceMany(b.Context(), db, batch(0)...)))
 				n, want := 0, size
 				if state == "new" {
 					want = 0
@@ -145,10 +108,7 @@ func BenchmarkProduceInsertIDs(b *testing.B) {
 					if state == "new" {
 						n++
 					}
-					receipts, err := producer.ProduceMany(b.Context(), db, batch(n)...)
-					if err != nil {
-						b.Fatal(err)
-					}
+					receipts := testapp.Must[[]outbox.Receipt](b)(producer.ProduceMany(b.Context(), db, batch(n)...))
 					duplicates := 0
 					for _, r := range receipts {
 						duplicates += r.Duplicates
@@ -161,38 +121,6 @@ func BenchmarkProduceInsertIDs(b *testing.B) {
 			})
 		})
 	}
-}
-
-// BenchmarkClaimSettle claims batches and settles them, with no consumer between.
-func BenchmarkClaimSettle(b *testing.B) {
-	const size = 500
-	testdb.EachBenchmark(b, func(b *testing.B, db *bun.DB) {
-		registry, producer := benchRegistry(b, db, func(context.Context, signup) error { return nil })
-		s, err := store.For(db.Dialect().Name(), registry.Tables())
-		if err != nil {
-			b.Fatal(err)
-		}
-		items := make([]outbox.Item, size)
-		for i := range items {
-			items[i] = outbox.Item{Payload: newSignup(i)}
-		}
-		for range b.N {
-			b.StopTimer()
-			if _, err := producer.ProduceMany(b.Context(), db, items...); err != nil {
-				b.Fatal(err)
-			}
-			b.StartTimer()
-			claim, err := s.Claims.Claim(b.Context(), db, store.ClaimRequest{Owner: "bench", Lease: time.Minute, MaxBytes: 1 << 30,
-				Wants: []store.Want{{Consumer: "count", Payload: "user.signed_up", Limit: size}}})
-			if err != nil || len(claim.Messages) != size {
-				b.Fatalf("claim: got %d messages, %v", len(claim.Messages), err)
-			}
-			if _, err := s.Claims.Finish(b.Context(), db, "bench", []int64{claim.ID}); err != nil {
-				b.Fatal(err)
-			}
-		}
-		b.ReportMetric(size*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
-	})
 }
 
 // BenchmarkDrain consumes a backlog with the default configuration.
@@ -216,9 +144,7 @@ func BenchmarkDrain(b *testing.B) {
 				items[i] = outbox.Item{Payload: newSignup(i)}
 			}
 			for produced := 0; produced < backlog; produced += len(items) {
-				if _, err := producer.ProduceMany(b.Context(), db, items[:min(len(items), backlog-produced)]...); err != nil {
-					b.Fatal(err)
-				}
+				testapp.OK(b, testapp.Second(producer.ProduceMany(b.Context(), db, items[:min(len(items), backlog-produced)]...)))
 			}
 			processor, err := outbox.NewProcessor(db, registry, outbox.ProcessorConfig{
 				Logger: quiet(), Middleware: middleware.Default(middleware.Options{Logger: quiet()}),
@@ -233,9 +159,7 @@ func BenchmarkDrain(b *testing.B) {
 			<-done
 			b.StopTimer()
 			stop()
-			if err := <-stopped; err != nil {
-				b.Fatal(err)
-			}
+			testapp.OK(b, <-stopped)
 		}
 		b.ReportMetric(float64(backlog)*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
 	})

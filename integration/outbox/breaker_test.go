@@ -233,14 +233,9 @@ func TestALockedBreakerKeepsNoOtherAsItIs(t *testing.T) {
 		return a.Count("SELECT count(*) FROM message_breakers WHERE open_until IS NOT NULL") == 1 &&
 			a.Count("SELECT count(*) FROM message_breakers WHERE name = 'failing'") == 1
 	})
-	tx, err := testdb.OpenPostgres(t, dsn).BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := testapp.Must[bun.Tx](t)(testdb.OpenPostgres(t, dsn).BeginTx(t.Context(), nil))
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.NewRaw("SELECT name FROM message_breakers WHERE name = 'failing' FOR UPDATE").Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(tx.NewRaw("SELECT name FROM message_breakers WHERE name = 'failing' FOR UPDATE").Exec(t.Context())))
 	down.Store(false)
 	testapp.Eventually(t, "other runs again", func() bool { return done.Load() > 0 })
 	_ = tx.Rollback()
@@ -272,10 +267,7 @@ func TestAnOpenBreakerIsSeenAndProbedAtOnce(t *testing.T) {
 		r := a.Start(testapp.Fast())
 		a.ProduceMany(5)
 		queue := func() admin.Queue {
-			queues, err := client.Queues(t.Context(), db)
-			if err != nil {
-				t.Fatal(err)
-			}
+			queues := testapp.Must[[]admin.Queue](t)(client.Queues(t.Context(), db))
 			return queues[0]
 		}
 		testapp.Eventually(t, "the breaker is open", func() bool { return queue().Breaker != nil })
@@ -297,9 +289,7 @@ func TestAnOpenBreakerIsSeenAndProbedAtOnce(t *testing.T) {
 			})
 		}
 		down.Store(false)
-		if err := client.Probe(t.Context(), db, "c"); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, client.Probe(t.Context(), db, "c"))
 		testapp.Eventually(t, "all ran", a.Empty)
 		testapp.Eventually(t, "the breaker is closed", func() bool { return queue().Breaker == nil })
 		r.MustStop()

@@ -33,22 +33,17 @@ type slowJob struct {
 
 func (slowJob) PayloadType() string { return "slow" }
 
-// TestDeadEntriesAreNotWalkedByEveryLook: while somebody's snapshot keeps vacuum from
+// TestPollsSkipDeadIndexEntries: while somebody's snapshot keeps vacuum from
 // clearing up, only sweeps pay for that, which are rare when they take long.
 // Promise: held-up
-func TestDeadEntriesAreNotWalkedByEveryLook(t *testing.T) {
+func TestPollsSkipDeadIndexEntries(t *testing.T) {
 	t.Parallel()
 	db := testdb.Postgres(t)
 	var ran atomic.Int64
 	a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { ran.Add(1); return nil }))
-	pin, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pin := testapp.Must[bun.Tx](t)(db.BeginTx(t.Context(), nil))
 	defer pin.Rollback() //nolint:errcheck // nothing is written
-	if _, err := pin.ExecContext(t.Context(), "DECLARE pinned CURSOR FOR SELECT 1 FROM consumer_messages"); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(pin.ExecContext(t.Context(), "DECLARE pinned CURSOR FOR SELECT 1 FROM consumer_messages")))
 	a.Fill(100_000, "order.placed")
 	a.Exec("DELETE FROM consumer_messages")
 	var sent queries
@@ -86,9 +81,7 @@ func TestLooksFollowABacklogOfKeys(t *testing.T) {
 		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), db, items...))
 	}
 	var last int64
-	if err := db.NewRaw("SELECT max(rank) FROM consumer_messages").Scan(t.Context(), &last); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, db.NewRaw("SELECT max(rank) FROM consumer_messages").Scan(t.Context(), &last))
 	var sent queries
 	b := *a
 	b.DB = db.WithQueryHook(sent.hook())
@@ -186,9 +179,7 @@ func TestInnocentsComeBackAtFullSpeed(t *testing.T) {
 				return nil
 			}))
 			items := slices.Repeat([]outbox.Item{{Payload: order{ID: "1"}}}, test.messages)
-			if _, err := a.Producer.ProduceMany(ctx, a.DB, items...); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, testapp.Second(a.Producer.ProduceMany(ctx, a.DB, items...)))
 			for range max(test.messages/100, 1) {
 				vanish(ctx, a, lease, false)
 			}
@@ -404,10 +395,7 @@ func TestRunWaitsForTheDatabase(t *testing.T) {
 	var ran atomic.Int64
 	a := testapp.New(t, testdb.OpenPostgres(t, dsn), testapp.Counting("c", &ran))
 	a.Produce(order{ID: "1"})
-	connector, err := a.DB.DB.Driver().(driver.DriverContext).OpenConnector(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	connector := testapp.Must[driver.Connector](t)(a.DB.DB.Driver().(driver.DriverContext).OpenConnector(dsn))
 	late := &reluctant{Connector: connector}
 	late.refuses.Store(4)
 	conns := sql.OpenDB(late)

@@ -17,18 +17,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-func TestMessagesFromBefore1970Run(t *testing.T) {
-	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		var n atomic.Int64
-		a := testapp.New(t, db, testapp.Counting("c", &n))
-		a.Produce(order{ID: "1"}, outbox.AvailableAt(time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC)))
-		r := a.Start(testapp.Fast())
-		testapp.Eventually(t, "it runs", func() bool { return n.Load() == 1 && a.Empty() })
-		r.MustStop()
-	})
-}
-
 func TestLostConnectionOfATransactionCostsNoAttempt(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.PostgresDSN(t)
@@ -185,9 +173,7 @@ func TestZeroHandlesAreErrors(t *testing.T) {
 			t.Errorf("%s: schedule: got no error", name)
 		}
 	}
-	if err := raw.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, raw.Rollback())
 	err = a.DB.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
 		_, err := a.Producer.Produce(ctx, &tx, order{})
 		return errors.Join(err, errOutage)
@@ -199,7 +185,7 @@ func TestZeroHandlesAreErrors(t *testing.T) {
 
 // A layer may send in parts, and fail between them or at last.
 // Promise: all-or-none
-func TestWhatLayersSendInPartsIsAllOrNone(t *testing.T) {
+func TestPartsSentByALayerAreAllOrNone(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var n atomic.Int64

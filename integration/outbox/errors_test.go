@@ -42,10 +42,10 @@ func provoked(db *bun.DB) map[string][]string {
 	}
 }
 
-// TestWhatAHandlerCausesCounts: a statement of the handler's own that takes too long,
+// TestErrorsOfTheHandlerCountAsAttempts: a statement of the handler's own that takes too long,
 // waits for a lock in vain or writes where it must not is a failed attempt, at once.
 // Promise: counted
-func TestWhatAHandlerCausesCounts(t *testing.T) {
+func TestErrorsOfTheHandlerCountAsAttempts(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		for what, statements := range provoked(db) {
@@ -77,9 +77,7 @@ func TestWhatAHandlerCausesCounts(t *testing.T) {
 					if db.Dialect().Name() != dialect.SQLite {
 						holder := testapp.Must[bun.Tx](t)(db.BeginTx(context.WithoutCancel(t.Context()), nil))
 						t.Cleanup(func() { _ = holder.Rollback() })
-						if _, err := holder.NewRaw("SELECT n FROM locked FOR UPDATE").Exec(t.Context()); err != nil {
-							t.Fatal(err)
-						}
+						testapp.OK(t, testapp.Second(holder.NewRaw("SELECT n FROM locked FOR UPDATE").Exec(t.Context())))
 						defer func() { _ = holder.Rollback() }()
 					}
 					a.ProduceMany(min(group, 5))
@@ -173,10 +171,10 @@ func TestADeadlockIsRepeatedAtOnce(t *testing.T) {
 	}
 }
 
-// TestNothingRepeatsForEverUncounted: the tenth run in a row that was not to count does,
+// TestUncountedErrorsEndInAnAttempt: the tenth run in a row that was not to count does,
 // each waits longer than the one before, and the error is stored and warned of.
 // Promise: counted
-func TestNothingRepeatsForEverUncounted(t *testing.T) {
+func TestUncountedErrorsEndInAnAttempt(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		var runs testapp.Moments
 		logged := new(logLines)

@@ -239,8 +239,6 @@ func atWork(t *testing.T, db *bun.DB, statement string) (n int) {
 	if db.Dialect().Name() == dialect.MySQL {
 		query = "SELECT count(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND INFO = ?"
 	}
-	if err := db.NewRaw(query, statement).Scan(t.Context(), &n); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, db.NewRaw(query, statement).Scan(t.Context(), &n))
 	return n
 }

@@ -132,7 +132,7 @@ func (c *counted) BeforeQuery(ctx context.Context, event *bun.QueryEvent) contex
 func (c *counted) AfterQuery(context.Context, *bun.QueryEvent) {}
 
 // Promise: exactly-once
-func TestOneOfAGroupFailsAlone(t *testing.T) {
+func TestAFailureInAGroupChargesOneMessage(t *testing.T) {
 	t.Parallel()
 	errFirst := errors.New("no luck")
 	tests := []struct {
@@ -174,7 +174,7 @@ func TestOneOfAGroupFailsAlone(t *testing.T) {
 // What a handler does to the transaction shows only when the transaction is to go
 // on. Each message then runs alone, and only that one is charged.
 // Promise: exactly-once
-func TestOneOfAGroupBreaksTheTransaction(t *testing.T) {
+func TestOnlyTheMemberThatBreaksItsGroupIsCharged(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
@@ -209,7 +209,7 @@ func TestOneOfAGroupBreaksTheTransaction(t *testing.T) {
 }
 
 // Promise: exactly-once
-func TestOneOfAGroupIsAbandoned(t *testing.T) {
+func TestAnAbandonedMemberOfAGroupHasNoEffect(t *testing.T) {
 	t.Parallel()
 	gate, late := make(chan struct{}), make(chan error, 1)
 	a := grouped(t, testdb.Postgres(t), 20, func(ctx context.Context, tx bun.Tx, o order) error {
@@ -272,9 +272,7 @@ func TestAGroupMeetsALockedMessage(t *testing.T) {
 	}})
 	r := a.Start(once())
 	testapp.Eventually(t, "the others are consumed", func() bool { return len(watcher.Pending()) == 1 })
-	if err := lock.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, lock.Rollback())
 	testapp.Eventually(t, "all are settled", watcher.Empty)
 	r.MustStop()
 	requireEffects(&watcher, 20, nil)

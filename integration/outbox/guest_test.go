@@ -22,9 +22,7 @@ import (
 func tenants(t *testing.T, consumers ...bus.Consumer) *app {
 	db := testdb.OpenPostgres(t, testdb.EmptyPostgresDSN(t, "search_path=tenant_a"))
 	for _, schema := range []string{"tenant_a", "tenant_b"} {
-		if _, err := db.ExecContext(t.Context(), "CREATE SCHEMA "+schema); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(db.ExecContext(t.Context(), "CREATE SCHEMA "+schema)))
 	}
 	a := testapp.New(t, db, consumers...)
 	b, err := bus.RegistryConfig{Tables: bus.Tables{Schema: "tenant_b"}}.NewRegistry(bus.Consume("theirs",
@@ -32,18 +30,11 @@ func tenants(t *testing.T, consumers ...bus.Consumer) *app {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := outbox.Migrate(t.Context(), db, b.Tables()); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, outbox.Migrate(t.Context(), db, b.Tables()))
 	a.Exec("CREATE TABLE effects (n int)")
 	a.Exec("CREATE TABLE tenant_b.effects (n int)")
-	producer, err := outbox.NewProducer(b, outbox.ProducerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := producer.Produce(t.Context(), db, refund{ID: "precious"}); err != nil {
-		t.Fatal(err)
-	}
+	producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(b, outbox.ProducerConfig{}))
+	testapp.OK(t, testapp.Second(producer.Produce(t.Context(), db, refund{ID: "precious"})))
 	return a
 }
 
@@ -108,16 +99,10 @@ func TestRemovalIgnoresTheSearchPathOfTheHandler(t *testing.T) {
 func everyConnectionIsIn(a *app, schema string) {
 	a.Helper()
 	for range a.DB.Stats().OpenConnections { // each is held until all are asked
-		conn, err := a.DB.Conn(a.Context())
-		if err != nil {
-			a.Fatal(err)
-		}
+		conn := testapp.Must[bun.Conn](a)(a.DB.Conn(a.Context()))
 		defer func() { _ = conn.Close() }()
 		var path, role string
-		err = conn.QueryRowContext(a.Context(), "SELECT current_setting('search_path'), current_setting('role')").Scan(&path, &role)
-		if err != nil {
-			a.Fatal(err)
-		}
+		testapp.OK(a, conn.QueryRowContext(a.Context(), "SELECT current_setting('search_path'), current_setting('role')").Scan(&path, &role))
 		if path != schema || role != "none" {
 			a.Errorf("a connection of the pool: got search_path %q and role %q, want %q and none", path, role, schema)
 		}
@@ -172,14 +157,8 @@ func TestLiteralsThatTextCouldEnd(t *testing.T) {
 			t.Parallel()
 			sound, unsound := open(t)
 			a := testapp.New(t, sound, bus.Consume("c", func(context.Context, order) error { return nil }))
-			processor, err := outbox.NewProcessor(unsound, a.Registry, outbox.ProcessorConfig{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			schedules, err := schedule.NewProcessor(unsound, a.Registry, a.Producer, schedule.ProcessorConfig{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			processor := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(unsound, a.Registry, outbox.ProcessorConfig{}))
+			schedules := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(unsound, a.Registry, a.Producer, schedule.ProcessorConfig{}))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // for who would run
 			defer cancel()
 			for what, err := range map[string]error{

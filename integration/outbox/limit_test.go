@@ -257,10 +257,10 @@ func TestSlotsAreNotIdleWhileMessagesWait(t *testing.T) {
 	})
 }
 
-// TestSlotsGoToThoseThatCanUseThem: a process whose consumer is stopped, or that has used its slots for long, gives them to
+// TestSlotsGoToProcessesWithDueMessages: a process whose consumer is stopped, or that has used its slots for long, gives them to
 // another process that has none.
 // Promise: due-starts
-func TestSlotsGoToThoseThatCanUseThem(t *testing.T) {
+func TestSlotsGoToProcessesWithDueMessages(t *testing.T) {
 	permanently := func(context.Context, *outbox.Circuit) error { return bus.Permanent(errAway) }
 	for name, test := range map[string]struct {
 		slots   int

@@ -129,9 +129,7 @@ func TestMariaDBTransactionsThatCannotEnd(t *testing.T) {
 				t.Error(err)
 			}
 			var payloads []string
-			if err := testdb.OpenMariaDB(t, dsn).NewRaw("SELECT payload FROM consumer_messages").Scan(t.Context(), &payloads); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, testdb.OpenMariaDB(t, dsn).NewRaw("SELECT payload FROM consumer_messages").Scan(t.Context(), &payloads))
 			if len(payloads) != 1 || payloads[0] != `{"id":"kept","n":0}` {
 				t.Errorf("messages: got %q, want the one that was produced", payloads)
 			}

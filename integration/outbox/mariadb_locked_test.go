@@ -75,9 +75,7 @@ func TestMariaDBLockedMessageDoesNotDelayOthers(t *testing.T) {
 	if left := a.Count("SELECT count(*) FROM consumer_messages WHERE insert_id = 'k'"); left != 1 {
 		t.Errorf("the locked message: got %d, want 1", left)
 	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, tx.Rollback())
 	testapp.Eventually(t, "settled", func() bool { return a.Count("SELECT count(*) FROM consumer_messages WHERE insert_id = 'k'") == 0 })
 	r.MustStop()
 	if stats := r.Stats(); runs.Load() != 1 || stats.Fenced != 0 || cancelled.Load() > 0 {
@@ -104,9 +102,7 @@ func TestMariaDBStopDoesNotWaitForALockedMessage(t *testing.T) {
 		t.Errorf("after the stop: got %+v and %d claims, want the message unclaimed and no crash", left,
 			a.Count("SELECT count(*) FROM message_claims"))
 	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, tx.Rollback())
 	b := a.Start(testapp.Fast())
 	testapp.Eventually(t, "run again", a.Empty)
 	b.MustStop()
@@ -142,9 +138,7 @@ func TestMariaDBFindsMessagesBehindALockedGap(t *testing.T) {
 	testapp.Eventually(t, "others settled", func() bool { return len(a.Pending()) == 1 })
 	a.Produce(refund{})
 	testapp.Eventually(t, "one more settled", func() bool { return len(a.Pending()) == 1 })
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, tx.Rollback())
 	testapp.Eventually(t, "settled", func() bool { return a.Count("SELECT count(*) FROM message_claims") == 0 })
 	r.MustStop()
 	if stats := r.Stats(); runs.Load() != 1 || stats.Fenced != 0 {

@@ -34,14 +34,8 @@ func goexit() { runtime.Goexit() }
 func TestRunRefusesAMissingOrOlderSchema(t *testing.T) {
 	t.Parallel()
 	testdb.EachEmpty(t, func(t *testing.T, db *bun.DB) {
-		registry, err := bus.NewRegistry()
-		if err != nil {
-			t.Fatal(err)
-		}
-		processor, err := outbox.NewProcessor(db, registry, outbox.ProcessorConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry())
+		processor := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, registry, outbox.ProcessorConfig{}))
 		if err := processor.Run(t.Context()); !errors.Is(err, outbox.ErrSchemaOutdated) || !strings.Contains(err.Error(), "run outbox.Migrate") {
 			t.Errorf("without tables: got %v, want ErrSchemaOutdated and its cure", err)
 		}
@@ -65,9 +59,7 @@ func TestMigrateNeedsNoRightsWithNothingToDo(t *testing.T) {
 		for _, schema := range []string{"", "jobs"} {
 			dsn := testdb.DirectDSN(t) // a pooler would give the role to others
 			owner, tables := testdb.OpenPostgres(t, dsn), bus.Tables{Schema: schema}
-			if err := outbox.Migrate(t.Context(), owner, tables); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, outbox.Migrate(t.Context(), owner, tables))
 			role, in := "app_"+strings.ToLower(rand.Text()[:12]), cmp.Or(schema, "public")
 			execute(t, owner, "CREATE ROLE "+role, "GRANT USAGE ON SCHEMA "+in+" TO "+role, "GRANT SELECT ON ALL TABLES IN SCHEMA "+in+" TO "+role)
 			t.Cleanup(func() {
@@ -91,14 +83,9 @@ func TestMigrateNeedsNoRightsWithNothingToDo(t *testing.T) {
 	t.Run("mariadb", func(t *testing.T) {
 		t.Parallel()
 		dsn := testdb.MariaDBDSN(t)
-		config, err := mysql.ParseDSN(dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
+		config := testapp.Must[*mysql.Config](t)(mysql.ParseDSN(dsn))
 		owner, user := testdb.OpenMariaDB(t, dsn), "app_"+strings.ToLower(rand.Text()[:12])
-		if err := outbox.Migrate(t.Context(), owner, bus.Tables{}); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, outbox.Migrate(t.Context(), owner, bus.Tables{}))
 		execute(t, owner, "CREATE USER "+user+"@'%' IDENTIFIED BY 'secret'", "CREATE USER "+user+"@'localhost' IDENTIFIED BY 'secret'",
 			"GRANT SELECT ON "+config.DBName+".* TO "+user+"@'%', "+user+"@'localhost'")
 		t.Cleanup(func() {
@@ -115,15 +102,9 @@ func TestMigrateNeedsNoRightsWithNothingToDo(t *testing.T) {
 
 func TestRunReportsADatabaseThatIsDown(t *testing.T) {
 	t.Parallel()
-	conns, err := sql.Open("pgx", "postgres://postgres@127.0.0.1:1/nowhere?connect_timeout=2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conns := testapp.Must[*sql.DB](t)(sql.Open("pgx", "postgres://postgres@127.0.0.1:1/nowhere?connect_timeout=2"))
 	defer conns.Close()
-	registry, err := bus.NewRegistry()
-	if err != nil {
-		t.Fatal(err)
-	}
+	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry())
 	processor, err := outbox.NewProcessor(bun.NewDB(conns, pgdialect.New()), registry, outbox.ProcessorConfig{})
 	if err != nil {
 		t.Fatal(err)
@@ -138,10 +119,7 @@ func TestRunReportsADatabaseThatIsDown(t *testing.T) {
 
 func TestUnknownDialectIsRefused(t *testing.T) {
 	t.Parallel()
-	registry, err := bus.NewRegistry(bus.Consume("c", func(context.Context, order) error { return nil }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry(bus.Consume("c", func(context.Context, order) error { return nil })))
 	db := bun.NewDB(testdb.SQLite(t).DB, unknownDialect{pgdialect.New()})
 	want := "use one of pg, sqlite"
 	if _, err := outbox.NewProcessor(db, registry, outbox.ProcessorConfig{}); err == nil || !strings.Contains(err.Error(), want) {
@@ -150,10 +128,7 @@ func TestUnknownDialectIsRefused(t *testing.T) {
 	if err := outbox.Migrate(t.Context(), db, bus.Tables{}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("Migrate: got %v, want the known dialects listed", err)
 	}
-	producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(registry, outbox.ProducerConfig{}))
 	if _, err := producer.Produce(t.Context(), db, order{}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("Produce: got %v, want the known dialects listed", err)
 	}
@@ -221,17 +196,11 @@ func TestSQLiteSettingsAreReadBack(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			a := testapp.New(t, testdb.OpenSQLiteWith(t, t.TempDir()+"/test.db", test.query))
-			processor, err := outbox.NewProcessor(a.DB, a.Registry, outbox.ProcessorConfig{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			processor := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(a.DB, a.Registry, outbox.ProcessorConfig{}))
 			if err := processor.Run(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
-			schedules, err := schedule.NewProcessor(a.DB, a.Registry, a.Producer, schedule.ProcessorConfig{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			schedules := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(a.DB, a.Registry, a.Producer, schedule.ProcessorConfig{}))
 			if err := schedules.Check(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("schedules: got %v, want %q", err, test.want)
 			}
@@ -241,10 +210,7 @@ func TestSQLiteSettingsAreReadBack(t *testing.T) {
 		t.Parallel()
 		db := testdb.OpenSQLiteWith(t, t.TempDir()+"/test.db", "_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)")
 		a := testapp.New(t, db, outbox.ConsumeTx("stock", func(context.Context, bun.Tx, order) error { return nil }, bus.Timeout(10*time.Second)))
-		processor, err := outbox.NewProcessor(a.DB, a.Registry, outbox.ProcessorConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		processor := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(a.DB, a.Registry, outbox.ProcessorConfig{}))
 		if err := processor.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `"stock": Timeout 10s`) {
 			t.Errorf("got %v, want the consumer's timeout refused", err)
 		}
@@ -335,15 +301,9 @@ func TestStatsTellWhatWaits(t *testing.T) {
 		}
 		a.Produce(refund{ID: "1"})
 		a.Produce(refund{ID: "2"}, outbox.Delay(time.Hour))
-		idle, err := outbox.NewProcessor(db, a.Registry, outbox.ProcessorConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		idle := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, a.Registry, outbox.ProcessorConfig{}))
 		queues := func() map[string]admin.Queue {
-			list, err := idle.Queues(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			list := testapp.Must[[]admin.Queue](t)(idle.Queues(t.Context()))
 			byName := map[string]admin.Queue{}
 			for _, q := range list {
 				byName[q.Consumer] = q

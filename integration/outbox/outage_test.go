@@ -368,14 +368,9 @@ func TestAStopWaitsForNoClaim(t *testing.T) {
 			}))
 			r := hooked.Start(outbox.ProcessorConfig{DrainTimeout: 500 * time.Millisecond})
 			testapp.Eventually(t, "it runs", func() bool { return r.Health().Ready })
-			conn, err := a.DB.Conn(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := testapp.Must[bun.Conn](t)(a.DB.Conn(t.Context()))
 			defer conn.Close()
-			if _, err := conn.ExecContext(t.Context(), c.lock); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, testapp.Second(conn.ExecContext(t.Context(), c.lock)))
 			a.Produce(order{ID: "1"}) // announced: a claim begins at once
 			testapp.Eventually(t, "a claim waits", func() bool { return a.Count(c.waits) > 0 })
 			stopping.Store(true)

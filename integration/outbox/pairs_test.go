@@ -178,9 +178,7 @@ func (p *paired) produce(ctx context.Context, a *app) {
 		add(fmt.Sprint("once-", i), key, false)
 	}
 	add("twice", "t", false)
-	if _, err := a.Producer.ProduceMany(ctx, a.DB, items...); err != nil {
-		a.Fatal(err)
-	}
+	testapp.OK(a, testapp.Second(a.Producer.ProduceMany(ctx, a.DB, items...)))
 	a.Exec("UPDATE consumer_messages SET crashes = crashes + 1 WHERE payload LIKE '%once-%'")
 	a.Exec("UPDATE consumer_messages SET crashes = crashes + 2 WHERE payload LIKE '%twice%'")
 }
@@ -217,10 +215,10 @@ func (p *paired) judge(t *testing.T) {
 	}
 }
 
-// TestWhatIsDueAndMayRunStartsSoon: with each pair of options, two processes, a backlog of the consumer and of another one,
+// TestDueMessagesStartSoon: with each pair of options, two processes, a backlog of the consumer and of another one,
 // and messages that have crashed behind it.
 // Promise: due-starts
-func TestWhatIsDueAndMayRunStartsSoon(t *testing.T) {
+func TestDueMessagesStartSoon(t *testing.T) {
 	all := traits()
 	for i, one := range all {
 		for _, other := range all[i+1:] { // beside "plain", each is alone

@@ -81,9 +81,9 @@ func stepsOf(n int, customers ...string) (items []outbox.Item) {
 	return items
 }
 
-// TestSoManyOfAKeyRunAtOnce, in all processes together, and as many do.
+// TestPerKeyBoundsTheRunsOfAKey, in all processes together, and as many do.
 // Promise: limits
-func TestSoManyOfAKeyRunAtOnce(t *testing.T) {
+func TestPerKeyBoundsTheRunsOfAKey(t *testing.T) {
 	t.Parallel()
 	single := func(ran *crowd, options ...bus.ConsumerOption) bus.Consumer {
 		return bus.Consume("c", ran.consume, options...)

@@ -86,17 +86,9 @@ func startChild(t *testing.T, dsn string) *child {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childVariable+"="+dsn)
 	cmd.Stderr = os.Stderr
-	input, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	output, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	input := testapp.Must[io.WriteCloser](t)(cmd.StdinPipe())
+	output := testapp.Must[io.ReadCloser](t)(cmd.StdoutPipe())
+	testapp.OK(t, cmd.Start())
 	c := &child{cmd: cmd, input: input, output: bufio.NewReader(output)}
 	if line, err := c.output.ReadString('\n'); err != nil || line != "ready\n" {
 		t.Fatalf("child: got %q, %v, want ready", line, err)
@@ -131,15 +123,11 @@ func TestTwoProcessesShareTheWork(t *testing.T) {
 		for i := range items {
 			items[i] = outbox.Item{Payload: order{ID: fmt.Sprint(start + i)}}
 		}
-		if _, err := a.Producer.ProduceMany(t.Context(), a.DB, items...); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(a.Producer.ProduceMany(t.Context(), a.DB, items...)))
 	}
 	children := []*child{startChild(t, dsn), startChild(t, dsn)}
 	for _, c := range children { // the start circuit
-		if _, err := io.WriteString(c.input, "go\n"); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(io.WriteString(c.input, "go\n")))
 	}
 	testapp.Eventually(t, "everything is consumed", a.Empty)
 	times := make(map[string]int, 2*messages)

@@ -24,10 +24,10 @@ func produceKeyed(ctx context.Context, a *app, n int, options ...outbox.Option) 
 	}
 }
 
-// TestWhatDidNotStartIsReturnedToTheRateAtOnce: two hours later the rate has regained it anyway, and what another process has
+// TestUnstartedMessagesAreReturnedToTheRateAtOnce: two hours later the rate has regained it anyway, and what another process has
 // started since counts.
 // Promise: limits
-func TestWhatDidNotStartIsReturnedToTheRateAtOnce(t *testing.T) {
+func TestUnstartedMessagesAreReturnedToTheRateAtOnce(t *testing.T) {
 	for name, rate := range rates() {
 		t.Run(name, func(t *testing.T) {
 			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {

@@ -96,15 +96,11 @@ func TestARenamedConsumersInsertIDWaitsForTheOldProgram(t *testing.T) {
 				want := 2
 				if commits {
 					want = 0
-					if err := tx.Commit(); err != nil {
-						t.Fatal(err)
-					}
+					testapp.OK(t, tx.Commit())
 				} else if err := tx.Rollback(); err != nil {
 					t.Fatal(err)
 				}
-				if err := <-failed; err != nil {
-					t.Fatal(err)
-				}
+				testapp.OK(t, <-failed)
 				if got := <-done; got.Enqueued != want {
 					t.Errorf("produce: got %+v, want %d enqueued", got, want)
 				}

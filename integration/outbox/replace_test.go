@@ -312,9 +312,7 @@ func TestAReplacingProducerRepeatsAfterADeadlock(t *testing.T) {
 			outbox.Item{Payload: order{ID: "2"}, Options: []outbox.Option{outbox.InsertID("k2", outbox.Replace())}})
 		return err
 	}
-	if err := produce(t.Context(), a.DB); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, produce(t.Context(), a.DB))
 	// Between the two messages the producer waits until the other session waits for the first one.
 	a.Exec(`CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF NEW.insert_id = 'k2' THEN PERFORM pg_advisory_xact_lock(7); END IF; RETURN NEW; END $$`)

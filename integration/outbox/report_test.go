@@ -143,9 +143,7 @@ func TestReportsThatCannotBeWritten(t *testing.T) {
 		config := testapp.Fast()
 		config.Logger = slog.New(slog.DiscardHandler)
 		p := a.Start(config)
-		if _, err := db.Exec("ALTER TABLE message_minutes RENAME TO aside"); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(db.Exec("ALTER TABLE message_minutes RENAME TO aside")))
 		a.ProduceMany(10)
 		testapp.Eventually(t, "all is consumed", func() bool { return runs.Load() == 10 })
 		seen := func() (seen time.Time) {
@@ -158,9 +156,7 @@ func TestReportsThatCannotBeWritten(t *testing.T) {
 			before := seen()
 			testapp.Eventually(t, "it is seen again", func() bool { return seen().After(before) })
 		}
-		if _, err := db.Exec("ALTER TABLE aside RENAME TO message_minutes"); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(db.Exec("ALTER TABLE aside RENAME TO message_minutes")))
 		testapp.Eventually(t, "all is told", func() bool { return a.Count("SELECT COALESCE(SUM(done), 0) FROM message_minutes") == 10 })
 		p.MustStop()
 	})
@@ -242,9 +238,7 @@ func TestExplainOfWhatOthersTake(t *testing.T) {
 		becomes(ids[0], admin.Suspect, "processes were lost")
 		a.Exec("UPDATE consumer_messages SET crashes = 0, attempts = 3, available_after = "+testapp.In(db, time.Hour)+" WHERE id = ?", ids[0])
 		becomes(ids[0], admin.Delayed, "3 of its runs failed; it is due again in")
-		if err := web.Pause(t.Context(), db, "c", admin.PauseNote{}); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, web.Pause(t.Context(), db, "c", admin.PauseNote{}))
 		becomes(ids[0], admin.Paused, "has been paused")
 		a.Exec("UPDATE message_processes SET stopped_at = seen_at")
 		becomes(ids[0], admin.NoLiveProcess, "It is due at ")

@@ -104,10 +104,10 @@ func refusing(a *app, code, condition string) {
 	a.Exec("DROP TRIGGER IF EXISTS refuse ON consumer_messages; CREATE TRIGGER refuse BEFORE DELETE ON consumer_messages FOR EACH ROW EXECUTE FUNCTION refuse()")
 }
 
-// TestWhatCannotBeSettledIsPutAside, and nobody else waits for it, whatever it is that
+// TestARefusedSettleDoesNotDelayOthers, and nobody else waits for it, whatever it is that
 // the database does not like. Once it does, the outcome is written.
 // Promise: held-up
-func TestWhatCannotBeSettledIsPutAside(t *testing.T) {
+func TestARefusedSettleDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	for what, code := range map[string]string{"a timeout": "57014", "a conflict": "40001", "an internal error": "XX000",
 		"a refusal": "23514", "a privilege": "42501"} {

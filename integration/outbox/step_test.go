@@ -74,10 +74,7 @@ func TestStepRunsOneMessage(t *testing.T) {
 func TestStepSaysWhatItCannotDo(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
-	registry, err := bus.NewRegistry(bus.Consume("c", func(context.Context, order) error { return nil }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry(bus.Consume("c", func(context.Context, order) error { return nil })))
 	a := &app{T: t, DB: db, Registry: registry}
 	p := newProcessor(a, testapp.Fast())
 	if _, err := p.ProcessNext(t.Context()); !errors.Is(err, outbox.ErrSchemaOutdated) {
@@ -345,20 +342,13 @@ func TestStepLeavesWhatOthersHaveLocked(t *testing.T) {
 	t.Parallel()
 	a := testapp.New(t, testdb.Postgres(t), bus.Consume("c", func(context.Context, order) error { return nil }))
 	a.Produce(order{ID: "1"})
-	tx, err := a.DB.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.NewRaw("SELECT 1 FROM consumer_messages FOR UPDATE").Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	tx := testapp.Must[bun.Tx](t)(a.DB.BeginTx(t.Context(), nil))
+	testapp.OK(t, testapp.Second(tx.NewRaw("SELECT 1 FROM consumer_messages FOR UPDATE").Exec(t.Context())))
 	p := newProcessor(a, testapp.Fast())
 	if ran, err := p.ProcessNext(t.Context()); ran || err != nil {
 		t.Errorf("step while the row is locked: got %t, %v, want neither", ran, err)
 	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, tx.Rollback())
 	if n := steps(t.Context(), a, p); n != 1 {
 		t.Errorf("steps afterwards: got %d, want 1", n)
 	}

@@ -164,10 +164,7 @@ func TestMessagesOfALostOwnerRunAfterTheLease(t *testing.T) {
 // vanish claims everything due under an owner that will never settle.
 func vanish(ctx context.Context, a *app, lease time.Duration, solo bool) {
 	a.Helper()
-	s, err := store.For(a.DB.Dialect().Name(), a.Registry.Tables())
-	if err != nil {
-		a.Fatal(err)
-	}
+	s := testapp.Must[*store.Store](a)(store.For(a.DB.Dialect().Name(), a.Registry.Tables()))
 	var wants []store.Want
 	for _, c := range a.Registry.Consumers() {
 		wants = append(wants, store.Want{Consumer: c.Name(), Payload: c.PayloadType(), Limit: 100})
@@ -273,10 +270,7 @@ func TestUnregisteredMessagesAreReported(t *testing.T) {
 		old := newApp(testapp.Counting("gone", &n), testapp.Counting("misfit", &n))
 		old.ProduceAt(ctx, order{ID: "1"})
 		old.Exec("UPDATE consumer_messages SET payload_type = 'order.unheard-of' WHERE consumer_type = 'misfit'")
-		registry, err := bus.NewRegistry(testapp.Counting("misfit", &n))
-		if err != nil {
-			t.Fatal(err)
-		}
+		registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry(testapp.Counting("misfit", &n)))
 		a := *old
 		a.Registry = registry
 		var log testapp.Lines
@@ -310,12 +304,8 @@ func TestLooksForWhatIsExpectedRest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := a.Producer.Produce(ctx, tx, order{ID: "1"}); err != nil {
-				t.Fatal(err)
-			}
-			if err := tx.Rollback(); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, testapp.Second(a.Producer.Produce(ctx, tx, order{ID: "1"})))
+			testapp.OK(t, tx.Rollback())
 			<-time.After(time.Millisecond)
 		}
 		r.MustStop()

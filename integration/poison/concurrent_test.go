@@ -142,9 +142,7 @@ func TestPurgeGoesOnPastWhatOthersDelete(t *testing.T) {
 			testapp.Eventually(t, "it waits for the row", func() bool {
 				return a.Count("SELECT count(*) FROM pg_locks l JOIN pg_stat_activity s USING (pid) WHERE NOT granted AND datname = current_database()") > 0
 			})
-			if err := errors.Join(tx.Commit(), <-purged); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, errors.Join(tx.Commit(), <-purged))
 			if left := len(a.Poisoned()); left != 0 {
 				t.Errorf("left: got %d, want none", left)
 			}
@@ -218,9 +216,7 @@ func TestAFailedEditChangesNothing(t *testing.T) {
 		if err := s.EditAndRequeue(t.Context(), tx, 1, order{ID: "edited"}); !errors.Is(err, poison.ErrConflict) {
 			t.Errorf("edit: got %v, want ErrConflict", err)
 		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, tx.Commit())
 		if got := a.Poisoned()[0].Payload; strings.Contains(got, "edited") {
 			t.Errorf("payload: got %s, want it as it was", got)
 		}
@@ -254,17 +250,13 @@ func TestRequeueInAnOldSnapshot(t *testing.T) {
 	a.Produce(order{}, outbox.InsertID("k2"))
 	tx := testapp.Must[bun.Tx](t)(a.DB.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.NewSelect().TableExpr("poisoned_messages").Count(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(tx.NewSelect().TableExpr("poisoned_messages").Count(t.Context())))
 	a.Exec("INSERT INTO poisoned_messages SELECT * FROM later")
 	want := poison.Result{Requeued: 1, Conflicts: 1}
 	if result, err := s.Requeue(t.Context(), tx, 1, 2); err != nil || result != want {
 		t.Errorf("requeue: got %+v and %v, want %+v", result, err, want)
 	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, tx.Commit())
 	if receipt := a.Produce(order{}, outbox.InsertID("k1")); receipt.Duplicates != 1 {
 		t.Errorf("produce with the insert id of what was requeued: got %+v, want a duplicate", receipt)
 	}

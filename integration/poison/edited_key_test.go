@@ -49,9 +49,7 @@ func TestAnEditedMessageHasTheKeyOfItsPayload(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range all {
-			if err := s.EditAndRequeue(t.Context(), db, m.ID, crateOf{"b"}); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, s.EditAndRequeue(t.Context(), db, m.ID, crateOf{"b"}))
 		}
 		a.Start(testapp.Fast())
 		got := []string{<-keys, <-keys}

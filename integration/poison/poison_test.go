@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,9 +32,7 @@ func TestPoisonedMessagesAreListed(t *testing.T) {
 		pages := 0
 		for page := (&admin.Page{Size: 40}); page != nil; pages++ {
 			var link admin.Page // what travelled as text
-			if err := json.Unmarshal(testapp.Must[[]byte](t)(json.Marshal(page)), &link); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, json.Unmarshal(testapp.Must[[]byte](t)(json.Marshal(page)), &link))
 			list, next, err := s.List(ctx, db, poison.Filter{}, link)
 			if err != nil {
 				t.Fatal(err)
@@ -215,28 +212,6 @@ func TestPoisonedMessagesAreDiscardedAndPurged(t *testing.T) {
 		}
 		if got := testapp.Must[int](t)(s.Purge(t.Context(), db, 0)); got != 598 || len(a.Poisoned()) != 0 {
 			t.Errorf("purged everything: got %d, want 598", got)
-		}
-	})
-}
-
-func TestPoisonStoreIsTransactional(t *testing.T) {
-	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		var n atomic.Int64
-		a, s := testapp.NewPoisoned(t, db, 3, testapp.Counting("c", &n))
-		no := errors.New("no")
-		err := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-			result, err := s.Requeue(ctx, tx, 1, 2)
-			if err != nil || result.Requeued != 2 {
-				return fmt.Errorf("requeue: %+v, %w", result, err)
-			}
-			if _, err := s.Discard(ctx, tx, 3); err != nil {
-				return err
-			}
-			return no
-		})
-		if !errors.Is(err, no) || len(a.Poisoned()) != 3 || len(a.Pending()) != 0 {
-			t.Errorf("got %v, %d poisoned, %d pending, want everything rolled back", err, len(a.Poisoned()), len(a.Pending()))
 		}
 	})
 }

@@ -25,9 +25,7 @@ func TestRenamedElsewhere(t *testing.T) {
 		ctx, elsewhere := t.Context(), testapp.Must[*bus.Registry](t)(bus.NewRegistry())
 		s, client := testapp.Must[*poison.Store](t)(poison.NewStore(elsewhere)), testapp.Must[*admin.Client](t)(admin.NewClient(elsewhere))
 		before := runs.Load()
-		if err := a.Admin().Pause(ctx, db, "c", admin.PauseNote{}); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, a.Admin().Pause(ctx, db, "c", admin.PauseNote{}))
 		r := a.Start(testapp.Fast())
 		defer r.MustStop()
 		testapp.Eventually(t, "a process is there", func() bool {
@@ -50,16 +48,12 @@ func TestRenamedElsewhere(t *testing.T) {
 			t.Errorf("pending under the present name: got %d, want 4, the requeued ones and one from before", n)
 		}
 
-		if err := client.Resume(ctx, db, "c"); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, client.Resume(ctx, db, "c"))
 		testapp.Eventually(t, "all have run", func() bool { return a.Count("SELECT count(*) FROM consumer_messages") == 0 })
 		if got := runs.Load() - before; got != 5 {
 			t.Errorf("runs: got %d, want 5, one of each", got)
 		}
-		if err := client.Pause(ctx, db, "former", admin.PauseNote{}); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, client.Pause(ctx, db, "former", admin.PauseNote{}))
 		if n := a.Count("SELECT count(*) FROM paused_consumers"); n != 2 {
 			t.Errorf("names paused: got %d, want both", n)
 		}

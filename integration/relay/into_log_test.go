@@ -31,9 +31,7 @@ func intoLog(sub broker.Subscriber) inbox.Receiver {
 // amounts are those of the events of each stream, in their order.
 func (l *ledger) amounts() map[string][]int {
 	l.Helper()
-	if _, err := l.log.AssignPositions(l.Context(), l.DB); err != nil {
-		l.Fatal(err)
-	}
+	testapp.OK(l, testapp.Second(l.log.AssignPositions(l.Context(), l.DB)))
 	all := make(map[string][]int)
 	for e, err := range l.log.ReadLog(l.Context(), l.DB, 0, eventlog.Filter{}) {
 		if err != nil {
@@ -94,9 +92,7 @@ func TestALogIntoAnother(t *testing.T) {
 		if got := to.amounts(); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
-		if _, err := total.CatchUp(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(total.CatchUp(t.Context())))
 		if got := to.Count("SELECT SUM(amount) FROM total"); got != sum {
 			t.Errorf("total: got %d, want %d", got, sum)
 		}

@@ -63,9 +63,7 @@ func (l *ledger) deposit(streams, times int) {
 
 func (l *ledger) inTx(fn func(ctx context.Context, tx bun.Tx) error) {
 	l.Helper()
-	if err := l.log.RunInTx(l.Context(), l.DB, fn); err != nil {
-		l.Fatal(err)
-	}
+	testapp.OK(l, l.log.RunInTx(l.Context(), l.DB, fn))
 }
 
 // bank relays the log to a publisher.
@@ -258,6 +256,7 @@ func TestTheLogLeavesInOrder(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d shards", shards), func(t *testing.T) {
+			t.Parallel()
 			testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
 				l, s := newLedger(t, db), newShelf()
 				l.deposit(20, 10)
@@ -487,9 +486,7 @@ func TestWhatCannotBePublished(t *testing.T) {
 		refuse = false
 		mu.Unlock()
 		r, _ = l.runs(bank(s))
-		if err := r.Rewind(t.Context(), "ledger"); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, r.Rewind(t.Context(), "ledger"))
 		testapp.Eventually(t, "all is published again", func() bool { return l.done() && len(s.all()) == 39 })
 		if _, err := r.Resume(t.Context(), "other"); !errors.Is(err, relay.ErrUnknownForwarder) {
 			t.Errorf("resume another: got %v, want ErrUnknown", err)

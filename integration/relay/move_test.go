@@ -102,11 +102,11 @@ func TestKeysOfDeclaredRelays(t *testing.T) {
 	})
 }
 
-// TestWhatIsForwardedIsNotConsumedHere: an instance that forwards vanishes while the broker has its
+// TestForwardedMessagesAreNotConsumedLocally: an instance that forwards vanishes while the broker has its
 // messages already. An old one, which has the consumer, leaves them alone; a new one publishes them
 // again, each under its id and for the consumer that it was produced for, however often it takes.
 // Promise: relay-move
-func TestWhatIsForwardedIsNotConsumedHere(t *testing.T) {
+func TestForwardedMessagesAreNotConsumedLocally(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		const n = 20
@@ -231,9 +231,7 @@ func TestWhatIsLockedIsForwardedLater(t *testing.T) {
 			if got := old.Count("SELECT count(*) FROM consumer_messages WHERE consumer_type = 'charge-card'"); got != 1 {
 				t.Errorf("messages under the former name: got %d, want the one that is locked", got)
 			}
-			if err := holder.Rollback(); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, holder.Rollback())
 			testapp.Eventually(t, "it is published, too", func() bool { return old.Empty() && len(b.all()) == n })
 		})
 	}

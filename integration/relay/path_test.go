@@ -50,9 +50,9 @@ func TestFromOneServiceToAnother(t *testing.T) {
 	})
 }
 
-// TestOneEffectEach: everything is delivered three times, and each order has one effect.
+// TestRepeatedDeliveriesHaveOneEffect: everything is delivered three times, and each order has one effect.
 // Promise: relay-once
-func TestOneEffectEach(t *testing.T) {
+func TestRepeatedDeliveriesHaveOneEffect(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		const n = 500

@@ -60,10 +60,10 @@ func hostile() map[string]broker.Record {
 	}
 }
 
-// TestWhatCannotBeTakenIsParked: it is acknowledged, kept once, and poisoned with its reason;
+// TestUnacceptableRecordsAreParked: it is acknowledged, kept once, and poisoned with its reason;
 // the good ones beside it are taken.
 // Promise: relay-parked
-func TestWhatCannotBeTakenIsParked(t *testing.T) {
+func TestUnacceptableRecordsAreParked(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		b := newBroker()
@@ -110,10 +110,10 @@ func TestWhatCannotBeTakenIsParked(t *testing.T) {
 	})
 }
 
-// TestAParkedRecordIsTakenOnceItCanBe: requeued, it is mapped again, and has one effect although
+// TestAParkedRecordIsAcceptedOnceItCanBe: requeued, it is mapped again, and has one effect although
 // it is requeued, and delivered, once more.
 // Promise: relay-parked
-func TestAParkedRecordIsTakenOnceItCanBe(t *testing.T) {
+func TestAParkedRecordIsAcceptedOnceItCanBe(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var fixed atomic.Bool
@@ -335,10 +335,10 @@ func TestABacklogIsCountedRarely(t *testing.T) {
 	})
 }
 
-// TestNothingIsAcknowledgedThatIsNotCommitted: while the database takes nothing all goes back,
+// TestRecordsAreAcknowledgedOnlyAfterTheCommit: while the database takes nothing all goes back,
 // and afterwards all arrives.
 // Promise: relay-ack
-func TestNothingIsAcknowledgedThatIsNotCommitted(t *testing.T) {
+func TestRecordsAreAcknowledgedOnlyAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		const n = 120

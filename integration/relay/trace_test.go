@@ -176,9 +176,7 @@ func TestReceiversAreShown(t *testing.T) {
 func (tr traced) points(t *testing.T) map[string]float64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
-	if err := tr.meter.Collect(t.Context(), &all); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, tr.meter.Collect(t.Context(), &all))
 	found := make(map[string]float64)
 	put := func(name string, set attribute.Set, value float64) {
 		if group, _ := set.Value("messaging.consumer.group.name"); group.AsString() != "from-shop" {

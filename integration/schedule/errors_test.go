@@ -56,9 +56,7 @@ func TestUnhandledSchedulesAreReported(t *testing.T) {
 				before := testapp.New(t, db, testapp.Counting("removed", &n))
 				testapp.Must[int64](t)(before.Scheduler().Upsert(t.Context(), db, order{}, "@yearly", "UTC", schedule.Name("forgotten")))
 				paused := testapp.Must[int64](t)(before.Scheduler().Upsert(t.Context(), db, order{}, "@yearly", "UTC", schedule.Name("paused")))
-				if err := before.Scheduler().Pause(t.Context(), db, paused); err != nil {
-					t.Fatal(err)
-				}
+				testapp.OK(t, before.Scheduler().Pause(t.Context(), db, paused))
 				a := testapp.New(t, db, consumers...)
 				makeDue(a, 2*time.Minute)
 				log := &testapp.Lines{}

@@ -117,9 +117,7 @@ func TestARefusedScheduleIsNotPostponedOverAFire(t *testing.T) {
 func postgresDSN(t *testing.T, db *bun.DB) string {
 	t.Helper()
 	var name string
-	if err := db.NewRaw("SELECT current_database()").Scan(t.Context(), &name); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, db.NewRaw("SELECT current_database()").Scan(t.Context(), &name))
 	return testdb.PostgresDSNOf(t, name)
 }
 
@@ -264,12 +262,8 @@ func TestUpdatesCountFromWhenTheyHoldTheRow(t *testing.T) {
 		})
 		<-time.After(1200 * time.Millisecond)
 		var fired time.Time
-		if err := tx.NewRaw("SELECT clock_timestamp()").Scan(t.Context(), &fired); err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(tx.Commit(), <-changed); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, tx.NewRaw("SELECT clock_timestamp()").Scan(t.Context(), &fired))
+		testapp.OK(t, errors.Join(tx.Commit(), <-changed))
 		if next := rowsOf(t, s, db, schedule.Filter{})[0].NextFire; !next.After(fired) {
 			t.Errorf("%s: got a next fire at %s, want one after %s, which the fire before it was for", what, next, fired)
 		}
@@ -320,15 +314,11 @@ func TestEveryChangeWakes(t *testing.T) {
 		tx := testapp.Must[bun.Tx](t)(db.BeginTx(t.Context(), nil))
 		for handle, expected := range map[bun.IDB]bool{db: false, tx: true, &tx: true} {
 			woken = nil
-			if err := do(handle); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, do(handle))
 			if len(woken) != 1 || woken[0].Expected != expected || woken[0].Schedules != (what == "schedule") {
 				t.Errorf("%s through %T: got %+v, want one wake-up, expected %t", what, handle, woken, expected)
 			}
 		}
-		if err := tx.Rollback(); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, tx.Rollback())
 	}
 }

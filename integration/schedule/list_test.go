@@ -61,9 +61,7 @@ func TestSchedulesAreListedInPages(t *testing.T) {
 			len(got.Recent) != 0 {
 			t.Errorf("get: got %+v", got)
 		}
-		if err := s.Trigger(ctx, db, want[1]); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, s.Trigger(ctx, db, want[1]))
 		if got := testapp.Must[schedule.Schedule](t)(s.Get(ctx, db, want[1])); time.Since(got.RunAt).Abs() > time.Hour {
 			t.Errorf("run at: got %s, want about now", got.RunAt)
 		}
@@ -117,12 +115,8 @@ func TestLastFiresOfASchedule(t *testing.T) {
 			t.Errorf("list: got %+v and %v, want the same fires", list, err)
 		}
 		// Another expression is no other schedule, and a run beside its times is a fire.
-		if _, err := s.Upsert(ctx, db, order{}, "@every 2h", "UTC", schedule.Name("n")); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Trigger(ctx, db, id); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(s.Upsert(ctx, db, order{}, "@every 2h", "UTC", schedule.Name("n"))))
+		testapp.OK(t, s.Trigger(ctx, db, id))
 		asked := get(id).RunAt
 		testapp.Must[int](t)(fire.FireDue(ctx))
 		if last := get(id).Recent; len(last) != 10 || !last[9].Due.Equal(asked) || last[9].Messages != 2 || last[8].Error == "" {

@@ -103,16 +103,11 @@ func TestNamedSchedulesAreUpserts(t *testing.T) {
 		a := testapp.New(t, db, testapp.Counting("c", &n))
 		s := a.Scheduler()
 		save := func(expression string, payload order, tag string) (int64, schedule.Schedule) {
-			id, err := s.Upsert(t.Context(), db, payload, expression, "UTC", schedule.Name("boot"), schedule.Tag(tag))
-			if err != nil {
-				t.Fatal(err)
-			}
+			id := testapp.Must[int64](t)(s.Upsert(t.Context(), db, payload, expression, "UTC", schedule.Name("boot"), schedule.Tag(tag)))
 			return id, rowsOf(t, s, db, schedule.Filter{Name: "boot"})[0]
 		}
 		id, first := save("@every 1h", order{ID: "1"}, "a")
-		if err := s.Pause(t.Context(), db, id); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, s.Pause(t.Context(), db, id))
 		again, second := save("@every 1h", order{ID: "2"}, "b")
 		if again != id || !second.NextFire.Equal(first.NextFire) || string(second.Payload) != `{"id":"2","n":0}` || second.Tag != "b" ||
 			!second.Paused {
@@ -149,29 +144,21 @@ func TestSchedulesAreManaged(t *testing.T) {
 			return rowsOf(t, s, db, schedule.Filter{Tag: "tag1"})[0]
 		}
 		yearly := get().NextFire
-		if err := errors.Join(s.UpdateSchedule(ctx, db, id, "@every 30m", "UTC"), s.UpdatePayload(ctx, db, id, refund{ID: "x"})); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, errors.Join(s.UpdateSchedule(ctx, db, id, "@every 30m", "UTC"), s.UpdatePayload(ctx, db, id, refund{ID: "x"})))
 		if got := get(); got.Expression != "@every 30m" || got.NextFire.Equal(yearly) || got.PayloadType != "order.refunded" ||
 			string(got.Payload) != `{"id":"x"}` {
 			t.Errorf("updated: got %+v", got)
 		}
-		if err := s.Pause(ctx, db, id); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, s.Pause(ctx, db, id))
 		makeDue(a, time.Minute)
 		fireSchedules(ctx, a, schedule.ProcessorConfig{PollInterval: 20 * time.Millisecond})
 		other := testapp.Must[int64](t)(s.Create(ctx, db, order{ID: "other"}, "@yearly", "UTC"))
-		if err := s.Trigger(ctx, db, other); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, s.Trigger(ctx, db, other))
 		testapp.Eventually(t, "the other fires", func() bool { return len(a.Pending()) == 1 })
 		if got := a.Pending()[0].Payload; got != `{"id":"other","n":0}` {
 			t.Errorf("fired: got %s, want not the paused one", got)
 		}
-		if err := s.Resume(ctx, db, id); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, s.Resume(ctx, db, id))
 		if got := get(); got.Paused || !got.NextFire.After(time.Now().Add(20*time.Minute)) {
 			t.Errorf("resumed: got %+v, want the next fire in 30 minutes", got)
 		}
@@ -182,24 +169,6 @@ func TestSchedulesAreManaged(t *testing.T) {
 			if !errors.Is(err, schedule.ErrNotFound) {
 				t.Errorf("%s of a missing schedule: got %v, want ErrNotFound", what, err)
 			}
-		}
-	})
-}
-
-func TestScheduleIsTransactional(t *testing.T) {
-	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		var n atomic.Int64
-		a := testapp.New(t, db, testapp.Counting("c", &n))
-		no := errors.New("no")
-		err := db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-			if _, err := a.Scheduler().Create(ctx, tx, order{}, "@daily", "UTC"); err != nil {
-				return err
-			}
-			return no
-		})
-		if !errors.Is(err, no) || a.Count("SELECT count(*) FROM scheduled_messages") != 0 {
-			t.Errorf("got %v and %d rows, want a rollback", err, a.Count("SELECT count(*) FROM scheduled_messages"))
 		}
 	})
 }
@@ -338,9 +307,7 @@ func TestSchedulesFireOnTime(t *testing.T) {
 		var fires testapp.Moments
 		a := newApp(bus.Consume("c", func(context.Context, order) error { fires.Add(); return nil }))
 		begun := time.Now() // midnight UTC
-		if _, err := a.Scheduler().Create(ctx, a.DB, order{}, "0 30 * * * *", "UTC"); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(a.Scheduler().Create(ctx, a.DB, order{}, "0 30 * * * *", "UTC")))
 		fireSchedules(ctx, a, schedule.ProcessorConfig{PollInterval: time.Hour})
 		r := a.StartWith(ctx, outbox.ProcessorConfig{PollInterval: 10 * time.Minute})
 		testapp.Poll(t, "four fires", 24*time.Hour, time.Minute, func() bool { return fires.Len() == 4 })
@@ -364,9 +331,7 @@ func TestOneCatchUpAfterDowntime(t *testing.T) {
 			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 				var fires testapp.Moments
 				a := newApp(bus.Consume("c", func(context.Context, order) error { fires.Add(); return nil }))
-				if _, err := a.Scheduler().Create(ctx, a.DB, order{}, "0 0 * * * *", "UTC"); err != nil {
-					t.Fatal(err)
-				}
+				testapp.OK(t, testapp.Second(a.Scheduler().Create(ctx, a.DB, order{}, "0 0 * * * *", "UTC")))
 				<-time.After(5*time.Hour + 30*time.Minute) // nobody is there
 				fireSchedules(ctx, a, schedule.ProcessorConfig{Misfire: misfire(test.skip), PollInterval: time.Hour})
 				r := a.StartWith(ctx, outbox.ProcessorConfig{PollInterval: 10 * time.Minute})
@@ -393,15 +358,11 @@ func TestFiresSkipWhatOverlaps(t *testing.T) {
 			{Name: "single", Payload: order{ID: "single"}, Expression: "@yearly", Zone: "UTC", Headers: map[string]string{"tenant": "acme"},
 				SkipOverlap: true},
 		}
-		if err := s.Sync(ctx, db, "shop", set...); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, s.Sync(ctx, db, "shop", set...))
 		p := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, a.Producer, schedule.ProcessorConfig{}))
 		fire := func() {
 			makeDue(a, time.Second)
-			if _, err := p.FireDue(ctx); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, testapp.Second(p.FireDue(ctx)))
 		}
 		pending := func(id string) int {
 			return a.Count("SELECT COUNT(*) FROM consumer_messages WHERE payload LIKE '%" + id + "%'")

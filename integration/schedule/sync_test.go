@@ -41,17 +41,13 @@ func TestSyncWritesWhatIsDeclaredAndDropsTheRest(t *testing.T) {
 			{Name: "b", Payload: order{ID: "b"}, Expression: "@yearly", Zone: "UTC"},
 			{Name: "a", Payload: order{ID: "a"}, Expression: "@yearly", Zone: "UTC", Headers: map[string]string{"tenant": "acme"}},
 		}
-		if err := s.Sync(ctx, db, "shop", set...); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, s.Sync(ctx, db, "shop", set...))
 		first := listed(a)
 		if len(first) != 3 || first["a"].Tag != "shop" || first["a"].Headers["tenant"] != "acme" ||
 			string(first["b"].Payload) != `{"id":"b","n":0}` {
 			t.Errorf("schedules: got %+v, want those declared and that of another tag", first)
 		}
-		if err := s.Sync(ctx, db, "shop", set[1], schedule.Spec{Name: "c", Payload: order{}, Expression: "@daily", Zone: "UTC"}); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, s.Sync(ctx, db, "shop", set[1], schedule.Spec{Name: "c", Payload: order{}, Expression: "@daily", Zone: "UTC"}))
 		second := listed(a)
 		_, dropped := second["b"]
 		if len(second) != 3 || dropped || second["a"].ID != first["a"].ID || second["c"].Tag != "shop" {
@@ -81,11 +77,11 @@ func TestSyncsOfTwoReleasesDoNotDeadlock(t *testing.T) {
 		var n atomic.Int64
 		a := testapp.New(t, db, testapp.Counting("c", &n))
 		s := a.Scheduler()
-		errs := make(chan error, 40)
+		errs := make(chan error, 24)
 		var all sync.WaitGroup
 		for i := range 8 {
 			all.Go(func() {
-				for range 5 {
+				for range 3 {
 					var set []schedule.Spec
 					for j := range 10 { // each release has others that the other one drops
 						set = append(set, schedule.Spec{Name: fmt.Sprint("s", (j*3+i%2*7)%20), Payload: order{}, Expression: "@yearly", Zone: "UTC"})
@@ -148,9 +144,7 @@ func TestConsumersKnowWhichInstantWasFiredFor(t *testing.T) {
 			t.Errorf("fired for: got %s, want %s", got, due)
 		}
 		before := rowsOf(t, s, db, schedule.Filter{})[0].LastFire
-		if err := s.Trigger(t.Context(), db, id); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, s.Trigger(t.Context(), db, id))
 		if got := <-fired; got.Before(before) || got.After(before.Add(time.Minute)) {
 			t.Errorf("fired by hand for: got %s, want the time of asking, after %s", got, before)
 		}
@@ -169,9 +163,7 @@ func TestSetsDoNotTakeNamesFromEachOther(t *testing.T) {
 		var n atomic.Int64
 		a := testapp.New(t, db, testapp.Counting("c", &n))
 		cleanup := schedule.Spec{Name: "cleanup", Payload: order{}, Expression: "@daily", Zone: "UTC"}
-		if err := a.Scheduler().Sync(t.Context(), db, "team-a", cleanup); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, a.Scheduler().Sync(t.Context(), db, "team-a", cleanup))
 		if err := a.Scheduler().Sync(t.Context(), db, "team-b", cleanup); !errors.Is(err, bus.ErrInvalidOption) ||
 			!strings.Contains(err.Error(), "team-a") {
 			t.Errorf("a name of another set: got %v, want ErrInvalidOption that names the set", err)

@@ -32,12 +32,8 @@ func TestWhatTakesARunNowBack(t *testing.T) {
 				return err
 			}, 1},
 		} {
-			if err := s.Trigger(ctx, db, id); err != nil {
-				t.Fatal(err)
-			}
-			if err := step.change(); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, s.Trigger(ctx, db, id))
+			testapp.OK(t, step.change())
 			if n, err := p.FireDue(ctx); n != step.fires || err != nil {
 				t.Errorf("asked for before %s: got %d fires and %v, want %d", step.what, n, err, step.fires)
 			}

@@ -93,9 +93,7 @@ func suffixed(db *bun.DB) string {
 func explainPlan(t *testing.T, db *bun.DB, query string) (steps []string) {
 	t.Helper()
 	if db.Dialect().Name().String() == "pg" {
-		if err := db.NewRaw("EXPLAIN "+query).Scan(t.Context(), &steps); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, db.NewRaw("EXPLAIN "+query).Scan(t.Context(), &steps))
 		return steps
 	}
 	if db.Dialect().Name() == dialect.MySQL {
@@ -105,9 +103,7 @@ func explainPlan(t *testing.T, db *bun.DB, query string) (steps []string) {
 		ID, Parent, Notused int
 		Detail              string
 	}
-	if err := db.NewRaw(fmt.Sprint("EXPLAIN QUERY PLAN ", query)).Scan(t.Context(), &rows); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, db.NewRaw(fmt.Sprint("EXPLAIN QUERY PLAN ", query)).Scan(t.Context(), &rows))
 	for _, row := range rows {
 		steps = append(steps, row.Detail)
 	}
@@ -124,18 +120,14 @@ func explainMariaDB(t *testing.T, db *bun.DB, query string) (steps []string) {
 	defer rows.Close()
 	for rows.Next() {
 		var id, selectType, table, access, possible, key, keyLen, ref, n, extra sql.NullString
-		if err := rows.Scan(&id, &selectType, &table, &access, &possible, &key, &keyLen, &ref, &n, &extra); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, rows.Scan(&id, &selectType, &table, &access, &possible, &key, &keyLen, &ref, &n, &extra))
 		verb := "SEARCH"
 		if access.String == "ALL" || access.String == "index" {
 			verb = "SCAN"
 		}
 		steps = append(steps, fmt.Sprintf("%s %s BY %s %s", verb, table.String, key.String, extra.String))
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, rows.Err())
 	return steps
 }
 
@@ -154,9 +146,7 @@ func TestPagesReadWhatTheySay(t *testing.T) {
 				for i := range items {
 					items[i] = outbox.Item{Payload: refund{}, Options: []outbox.Option{outbox.OrderingKey(fmt.Sprint("key", i%40))}}
 				}
-				if _, err := a.Producer.ProduceMany(t.Context(), db, items...); err != nil {
-					t.Fatal(err)
-				}
+				testapp.OK(t, testapp.Second(a.Producer.ProduceMany(t.Context(), db, items...)))
 			}
 		}
 		a.Exec(analyzeOf(db))
@@ -203,9 +193,7 @@ func rowsRead(t *testing.T, db *bun.DB, query string) (rows int) {
 	switch db.Dialect().Name() {
 	case dialect.PG:
 		var lines []string
-		if err := db.NewRaw("EXPLAIN (ANALYZE, TIMING OFF) "+query).Scan(t.Context(), &lines); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, db.NewRaw("EXPLAIN (ANALYZE, TIMING OFF) "+query).Scan(t.Context(), &lines))
 		for _, line := range lines {
 			if found := regexp.MustCompile(`actual rows=(\d+)(?:\.\d+)? loops=(\d+)`).FindStringSubmatch(line); found != nil {
 				n, _ := strconv.Atoi(found[1])
@@ -226,9 +214,7 @@ func rowsRead(t *testing.T, db *bun.DB, query string) (rows int) {
 				Name  string `bun:"Variable_name"`
 				Value int    `bun:"Value"`
 			}
-			if err := conn.NewRaw("SHOW SESSION STATUS LIKE 'Handler_read%'").Scan(t.Context(), &status); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, conn.NewRaw("SHOW SESSION STATUS LIKE 'Handler_read%'").Scan(t.Context(), &status))
 			for _, row := range status {
 				n += row.Value
 			}
@@ -238,15 +224,10 @@ func rowsRead(t *testing.T, db *bun.DB, query string) (rows int) {
 		before := read()
 		idle := read() - before
 		before = read()
-		result, err := conn.QueryContext(t.Context(), strings.ReplaceAll(query, "?", "??"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := testapp.Must[*sql.Rows](t)(conn.QueryContext(t.Context(), strings.ReplaceAll(query, "?", "??")))
 		for result.Next() { // all of it
 		}
-		if err := errors.Join(result.Err(), result.Close()); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, errors.Join(result.Err(), result.Close()))
 		return read() - before - idle
 	}
 	scans := 0 // one is of what was examined

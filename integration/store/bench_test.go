@@ -71,9 +71,7 @@ func BenchmarkClaimBehind(b *testing.B) {
 					if err != nil || len(c.Messages) != 500 {
 						b.Fatalf("claim: got %d messages, %v", len(c.Messages), err)
 					}
-					if err := s.Claims.Disclaim(b.Context(), db, "bench", []int64{c.ID}); err != nil {
-						b.Fatal(err)
-					}
+					testapp.OK(b, s.Claims.Disclaim(b.Context(), db, "bench", []int64{c.ID}))
 				}
 			})
 		})

@@ -8,6 +8,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -24,9 +25,7 @@ func TestBriefReadsAreNotCompiled(t *testing.T) {
 	}
 	read := func(db bun.IDB) (jit, timeout string) {
 		t.Helper()
-		if err := db.NewRaw("SELECT current_setting('jit'), current_setting('statement_timeout')").Scan(t.Context(), &jit, &timeout); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, db.NewRaw("SELECT current_setting('jit'), current_setting('statement_timeout')").Scan(t.Context(), &jit, &timeout))
 		return jit, timeout
 	}
 	err = s.Briefly(t.Context(), db, 700*time.Millisecond, func(db bun.IDB) error {

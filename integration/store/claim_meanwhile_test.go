@@ -18,10 +18,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// TestClaimSeesWhatHappenedMeanwhile: where candidates are looked for before anything is
+// TestClaimSeesConcurrentChanges: where candidates are looked for before anything is
 // locked, what happens to those of c1 in between counts.
 // Promise: one-worker
-func TestClaimSeesWhatHappenedMeanwhile(t *testing.T) {
+func TestClaimSeesConcurrentChanges(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		open  func(testing.TB) *bun.DB
@@ -72,9 +72,7 @@ func claimMeanwhile(t *testing.T, open func(testing.TB) *bun.DB, locks string) {
 					return testapp.Must[*store.Store](t)(store.For(w.db.Dialect().Name(), bus.Tables{}))
 				}
 				w.Store = newStore() // another process
-				if err := w.Schema.Migrate(t.Context(), w.db); err != nil {
-					t.Fatal(err)
-				}
+				testapp.OK(t, w.Schema.Migrate(t.Context(), w.db))
 				var rows []store.NewMessage // 20 of each consumer, of which 10 have crashed
 				for i := range 40 {
 					rows = append(rows, store.NewMessage{MessageID: uuid.New(), ConsumerType: fmt.Sprint("c", i%2), PayloadType: "p", Payload: "{}"})

@@ -17,10 +17,7 @@ import (
 
 func storeOf(t testing.TB, db *bun.DB) *store.Store {
 	t.Helper()
-	s, err := store.For(db.Dialect().Name(), bus.Tables{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{}))
 	return s
 }
 
@@ -30,9 +27,7 @@ func quickest(t *testing.T, run func() error) time.Duration {
 	least := time.Hour
 	for range 15 {
 		began := time.Now()
-		if err := run(); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, run())
 		least = min(least, time.Since(began))
 	}
 	return least

@@ -53,34 +53,20 @@ func TestColumnsOfALaterVersionStopNothing(t *testing.T) {
 		}
 		a.Produce(order{ID: "1"}, outbox.InsertID("once"))
 		a.Produce(order{ID: "2"})
-		scheduler, err := schedule.NewScheduler(a.Registry, schedule.SchedulerConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		id, err := scheduler.Upsert(t.Context(), db, order{ID: "3"}, "@yearly", "UTC", schedule.Name("n"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := scheduler.Trigger(t.Context(), db, id); err != nil {
-			t.Fatal(err)
-		}
+		scheduler := testapp.Must[*schedule.Scheduler](t)(schedule.NewScheduler(a.Registry, schedule.SchedulerConfig{}))
+		id := testapp.Must[int64](t)(scheduler.Upsert(t.Context(), db, order{ID: "3"}, "@yearly", "UTC", schedule.Name("n")))
+		testapp.OK(t, scheduler.Trigger(t.Context(), db, id))
 		if list, _, err := scheduler.List(t.Context(), db, schedule.Filter{}, schedule.Page{}); err != nil || len(list) != 1 {
 			t.Errorf("schedules: got %d, error %v", len(list), err)
 		}
-		fires, err := schedule.NewProcessor(db, a.Registry, a.Producer, schedule.ProcessorConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fires := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, a.Producer, schedule.ProcessorConfig{}))
 		if n, err := fires.FireDue(t.Context()); err != nil || n != 1 {
 			t.Fatalf("fire: got %d, error %v", n, err)
 		}
 		a.Start(testapp.Fast())
 		testapp.Eventually(t, "the messages are poisoned", func() bool { return len(a.Poisoned()) == 3 })
 		testapp.Eventually(t, "the others are consumed", a.Empty)
-		client, err := admin.NewClient(a.Registry)
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := testapp.Must[*admin.Client](t)(admin.NewClient(a.Registry))
 		if _, err := client.Queues(t.Context(), db); err != nil {
 			t.Errorf("queues: %v", err)
 		}
@@ -99,10 +85,7 @@ func TestColumnsOfALaterVersionStopNothing(t *testing.T) {
 		if a.DB.Dialect().Name() == dialect.MySQL {
 			return
 		}
-		types, err := eventlog.NewTypes(eventlog.Event[refund]())
-		if err != nil {
-			t.Fatal(err)
-		}
+		types := testapp.Must[*eventlog.Types](t)(eventlog.NewTypes(eventlog.Event[refund]()))
 		registry, err := bus.RegistryConfig{Events: types}.NewRegistry(bus.Consume("reactor",
 			func(context.Context, refund) error { events.Add(1); return nil }))
 		if err != nil {
@@ -176,8 +159,6 @@ func tablesOf(a *app) (names []string) {
 	case dialect.MySQL:
 		query = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()"
 	}
-	if err := a.DB.NewRaw(query).Scan(a.Context(), &names); err != nil {
-		a.Fatal(err)
-	}
+	testapp.OK(a, a.DB.NewRaw(query).Scan(a.Context(), &names))
 	return names
 }

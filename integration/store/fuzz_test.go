@@ -89,21 +89,10 @@ func fuzzDatabases(f *testing.F) []stored {
 			"_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"),
 	} {
 		consumer := bus.Consume("c", func(context.Context, rawPayload) error { return nil })
-		registry, err := bus.RegistryConfig{Codec: rawCodec{}}.NewRegistry(consumer)
-		if err != nil {
-			f.Fatal(err)
-		}
-		producer, err := outbox.NewProducer(registry, outbox.ProducerConfig{MaxPayload: 64 << 10})
-		if err != nil {
-			f.Fatal(err)
-		}
-		s, err := store.For(db.Dialect().Name(), bus.Tables{})
-		if err != nil {
-			f.Fatal(err)
-		}
-		if err := s.Schema.Migrate(context.Background(), db); err != nil {
-			f.Fatal(err)
-		}
+		registry := testapp.Must[*bus.Registry](f)(bus.RegistryConfig{Codec: rawCodec{}}.NewRegistry(consumer))
+		producer := testapp.Must[*outbox.Producer](f)(outbox.NewProducer(registry, outbox.ProducerConfig{MaxPayload: 64 << 10}))
+		s := testapp.Must[*store.Store](f)(store.For(db.Dialect().Name(), bus.Tables{}))
+		testapp.OK(f, s.Schema.Migrate(context.Background(), db))
 		all = append(all, stored{db, s, registry, producer})
 	}
 	return all
@@ -112,9 +101,7 @@ func fuzzDatabases(f *testing.F) []stored {
 func (d stored) clear(t *testing.T) {
 	t.Helper()
 	for _, table := range []string{"consumer_messages", "message_claims", "poisoned_messages", "scheduled_messages"} {
-		if _, err := d.db.NewRaw("DELETE FROM " + table).Exec(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(d.db.NewRaw("DELETE FROM "+table).Exec(t.Context())))
 	}
 }
 
@@ -230,9 +217,7 @@ func (d stored) consumed(t *testing.T, text string) {
 			want[o]++
 		}
 	}
-	if _, err := d.store.Outbox.Insert(t.Context(), d.db, rows); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(d.store.Outbox.Insert(t.Context(), d.db, rows)))
 	a := &app{T: t, DB: d.db, Registry: registry}
 	config := testapp.Fast()
 	config.Logger = slog.New(slog.DiscardHandler)
@@ -271,9 +256,7 @@ func (d stored) outcomes(t *testing.T, text, reason string) {
 	for i := range rows {
 		rows[i] = store.NewMessage{ConsumerType: "c", PayloadType: "raw", Payload: "{}"}
 	}
-	if _, err := d.store.Outbox.Insert(t.Context(), d.db, rows); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(d.store.Outbox.Insert(t.Context(), d.db, rows)))
 	c := d.claim(t)
 	const maxText = 8 << 10
 	list := errorlog.Append("", errorlog.Attempt{Attempt: 1, Error: text})
@@ -328,10 +311,7 @@ func FuzzStoredTables(f *testing.F) {
 // tables makes a set of tables, twice, uses it and drops it.
 func (d stored) tables(t *testing.T, tables bus.Tables) {
 	t.Helper()
-	s, err := store.For(d.db.Dialect().Name(), tables)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testapp.Must[*store.Store](t)(store.For(d.db.Dialect().Name(), tables))
 	for range 2 {
 		if err := s.Schema.Migrate(t.Context(), d.db); err != nil {
 			t.Fatalf("migrate %+v: %v", tables, err)
@@ -414,9 +394,7 @@ func (d stored) fired(t *testing.T, expression, zone string) {
 		{PayloadType: "raw", Payload: []byte("good"), CronExpression: "@yearly", CronTimezone: "UTC", AvailableAfter: due},
 		{PayloadType: "raw", Payload: []byte("bad"), CronExpression: "@yearly", CronTimezone: zone, AvailableAfter: due},
 	} {
-		if _, err := d.store.Schedules.Save(t.Context(), d.db, row); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(d.store.Schedules.Save(t.Context(), d.db, row)))
 	}
 	processor, err := schedule.NewProcessor(d.db, d.registry, d.producer, schedule.ProcessorConfig{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -430,7 +408,5 @@ func (d stored) fired(t *testing.T, expression, zone string) {
 		return err == nil && n == 1
 	})
 	stop()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, <-done)
 }

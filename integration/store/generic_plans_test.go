@@ -8,6 +8,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -18,9 +19,7 @@ func TestProcessorsStatementsArePlannedOnce(t *testing.T) {
 	l := newLedger(t)
 	l.db.SetMaxOpenConns(1)
 	var version int
-	if err := l.db.NewRaw("SELECT current_setting('server_version_num')::int").Scan(l.ctx, &version); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, l.db.NewRaw("SELECT current_setting('server_version_num')::int").Scan(l.ctx, &version))
 	counts := "generic_plans, custom_plans"
 	if version < 14_00_00 {
 		counts = "6 AS generic_plans, 5 AS custom_plans" // what is prepared at all is seen
@@ -29,9 +28,7 @@ func TestProcessorsStatementsArePlannedOnce(t *testing.T) {
 	for range 10 {
 		l.claimAndFinish(l.db)
 		for _, probe := range []func(context.Context, *bun.DB, []store.Want) (store.Probe, error){l.Claims.Probe, l.Claims.ProbeDue} {
-			if _, err := probe(l.ctx, l.db, wants); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, testapp.Second(probe(l.ctx, l.db, wants)))
 		}
 		l.claimAndSettle()
 		l.claimAndRemove()
@@ -40,10 +37,7 @@ func TestProcessorsStatementsArePlannedOnce(t *testing.T) {
 		Name                      string
 		GenericPlans, CustomPlans int
 	}
-	err := l.db.NewRaw("SELECT name, "+counts+" FROM pg_prepared_statements WHERE name LIKE 'asyncmonolith%'").Scan(l.ctx, &rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, l.db.NewRaw("SELECT name, "+counts+" FROM pg_prepared_statements WHERE name LIKE 'asyncmonolith%'").Scan(l.ctx, &rows))
 	seen := ""
 	for _, row := range rows {
 		seen += row.Name + " "
@@ -94,13 +88,7 @@ func (l *ledger) claimAndRemove() {
 	if n, err := l.Claims.Remove(l.ctx, tx, session, c.Messages[0].ID); err != nil || n != 1 {
 		l.Fatalf("remove: got %d, %v, want 1", n, err)
 	}
-	if err := tx.Commit(); err != nil {
-		l.Fatal(err)
-	}
-	if err := tx.Plans.Close(); err != nil {
-		l.Fatal(err)
-	}
-	if err := l.Claims.Disclaim(l.ctx, l.db, "a", []int64{c.ID}); err != nil {
-		l.Fatal(err)
-	}
+	testapp.OK(l, tx.Commit())
+	testapp.OK(l, tx.Plans.Close())
+	testapp.OK(l, l.Claims.Disclaim(l.ctx, l.db, "a", []int64{c.ID}))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -43,10 +44,7 @@ func TestGoldenSQL(t *testing.T) {
 				g.compare(operation.name, sent)
 			}
 		}
-		files, err := filepath.Glob(filepath.Join(g.dir, "*"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := testapp.Must[[]string](t)(filepath.Glob(filepath.Join(g.dir, "*")))
 		for _, file := range files {
 			if !slices.Contains(known, filepath.Base(file)) {
 				t.Errorf("%s: got a file, want none: there is no such operation", file)
@@ -66,10 +64,7 @@ type golden struct {
 
 func newGolden(t *testing.T, db *bun.DB) *golden {
 	t.Helper()
-	s, err := store.For(db.Dialect().Name(), bus.Tables{Prefix: "app_"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{Prefix: "app_"}))
 	sent := &sentStatements{}
 	name := strings.NewReplacer("pg", "postgres", "mysql", "mariadb").Replace(fmt.Sprint(db.Dialect().Name()))
 	return &golden{T: t, Store: s, dir: filepath.Join("testdata", "sql", name), db: db.WithQueryHook(sent), sent: sent}
@@ -420,12 +415,8 @@ func (g *golden) compare(name, got string) {
 	g.Helper()
 	file := filepath.Join(g.dir, name+".sql")
 	if *update {
-		if err := os.MkdirAll(g.dir, 0o755); err != nil {
-			g.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			g.Fatal(err)
-		}
+		testapp.OK(g, os.MkdirAll(g.dir, 0o755))
+		testapp.OK(g, os.WriteFile(file, []byte(got), 0o644))
 		return
 	}
 	want, err := os.ReadFile(file)

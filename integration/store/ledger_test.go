@@ -193,25 +193,16 @@ func (l *ledger) giveBack(db *bun.DB, owners int, claims map[int64]int64) {
 	}
 }
 
-// withoutRecheck lets record take what pick found, unseen. withoutMembership
-// lets a result count as long as its claim is there, withoutClaim in any case.
+// withoutRecheck lets record take what pick found, unseen.
 func withoutRecheck() []string {
 	return []string{` x WHERE x NOT IN (SELECT unnest(message_ids) FROM "message_claims")`, ` x`}
 }
 
-func withoutMembership() []string {
-	return []string{`JOIN held h ON h.cid = r.cid AND h.mid = r.mid)`, `JOIN live l ON l.id = r.cid)`}
-}
-
-func withoutClaim() []string {
-	return []string{`JOIN held h ON h.cid = r.cid AND h.mid = r.mid)`, `)`}
-}
-
-// TestLedgerRecordDropsWhatPickFoundTooEarly stops a pick between its snapshot
+// TestLedgerRecordDropsRowsClaimedSinceThePick stops a pick between its snapshot
 // and its row locks, while another claimer claims the same rows. The pick then
 // finds them unlocked and, by its snapshot, unclaimed: record has to know better.
 // Promise: one-worker
-func TestLedgerRecordDropsWhatPickFoundTooEarly(t *testing.T) {
+func TestLedgerRecordDropsRowsClaimedSinceThePick(t *testing.T) {
 	t.Parallel()
 	type test struct {
 		name, isolation string

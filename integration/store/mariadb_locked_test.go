@@ -49,9 +49,7 @@ func newMariaLocker(t *testing.T) *mariaLocker {
 	if _, err := l.tx.NewRaw("SELECT id FROM consumer_messages WHERE id = ? FOR UPDATE", l.held.Messages[1].ID).Exec(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.db.NewRaw("DELETE FROM consumer_messages WHERE id = ?", l.held.Messages[2].ID).Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(l.db.NewRaw("DELETE FROM consumer_messages WHERE id = ?", l.held.Messages[2].ID).Exec(t.Context())))
 	return l
 }
 
@@ -65,9 +63,7 @@ func (l *mariaLocker) results(outcomes ...store.Outcome) (results []store.Result
 
 func (l *mariaLocker) left() (n int) {
 	l.Helper()
-	if err := l.db.NewRaw("SELECT JSON_LENGTH(message_ids) FROM message_claims").Scan(l.Context(), &n); err != nil {
-		l.Fatal(err)
-	}
+	testapp.OK(l, l.db.NewRaw("SELECT JSON_LENGTH(message_ids) FROM message_claims").Scan(l.Context(), &n))
 	return n
 }
 
@@ -93,9 +89,7 @@ func TestMariaDBSettlesWhatIsFree(t *testing.T) {
 		!slices.Equal(settled.Busy, results[:2]) || l.left() != 2 {
 		t.Fatalf("settle what is free: got %+v, error %v, %d left in the claim, want 2 applied and 2 busy", settled, err, l.left())
 	}
-	if err := l.tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, l.tx.Rollback())
 	if settled, err := l.Claims.SettleFree(t.Context(), l.db, "a", time.Minute, l.results(store.Done, store.Failed)); err != nil ||
 		settled.Applied != 2 || len(settled.Busy) != 0 {
 		t.Errorf("settle once the transaction is over: got %+v, error %v, want 2 applied", settled, err)
@@ -110,9 +104,7 @@ func TestMariaDBAdminLeavesWhatIsLocked(t *testing.T) {
 	for i, m := range l.held.Messages {
 		ids[i] = m.ID
 	}
-	if err := l.Claims.Disclaim(t.Context(), l.db, "a", []int64{l.held.ID}); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, l.Claims.Disclaim(t.Context(), l.db, "a", []int64{l.held.ID}))
 	a := testapp.New(t, l.db, testapp.Consumed("c"))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -156,9 +148,7 @@ func TestMariaDBRenewalMissesWhatIsTakenAway(t *testing.T) {
 	l := newMariaLocker(t)
 	taker := testapp.Must[bun.Tx](t)(l.db.BeginTx(t.Context(), nil))
 	defer func() { _ = taker.Rollback() }()
-	if _, err := taker.NewRaw("DELETE FROM message_claims WHERE id = ?", l.held.ID).Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(taker.NewRaw("DELETE FROM message_claims WHERE id = ?", l.held.ID).Exec(t.Context())))
 	var held []int64
 	var extended error
 	var renewal sync.WaitGroup

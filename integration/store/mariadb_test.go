@@ -31,9 +31,7 @@ import (
 func mariaStore(t *testing.T, db *bun.DB) *store.Store {
 	t.Helper()
 	s := testapp.Must[*store.Store](t)(store.For(dialect.MySQL, bus.Tables{}))
-	if err := s.Schema.Migrate(t.Context(), db); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, s.Schema.Migrate(t.Context(), db))
 	return s
 }
 
@@ -45,9 +43,7 @@ func fill(t *testing.T, db *bun.DB, n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.NewRaw("ANALYZE TABLE consumer_messages").Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(db.NewRaw("ANALYZE TABLE consumer_messages").Exec(t.Context())))
 }
 
 // TestMariaDBRefusesWhatItCannotTrust has sessions with settings that users may
@@ -140,9 +136,7 @@ func TestMariaDBClaimersDoNotStarveEachOther(t *testing.T) {
 	wants := []store.Want{{Consumer: "c1", Payload: "p", Limit: 50}, {Consumer: "c2", Payload: "p", Limit: 50}}
 	held := testapp.Must[bun.Tx](t)(db.BeginTx(t.Context(), nil)) // stands for a claimer that has not committed
 	defer held.Rollback()                                         //nolint:errcheck // nothing is written
-	if _, err := held.NewRaw("SELECT id FROM consumer_messages WHERE id <= 1000 FOR UPDATE").Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(held.NewRaw("SELECT id FROM consumer_messages WHERE id <= 1000 FOR UPDATE").Exec(t.Context())))
 	c, err := s.Claims.Claim(t.Context(), db, store.ClaimRequest{Owner: "a", Lease: time.Minute, Wants: wants, MaxBytes: 1 << 20})
 	if err != nil || len(c.Messages) != 100 {
 		t.Fatalf("claim beside another: got %d messages, error %v, want 100", len(c.Messages), err)
@@ -404,9 +398,7 @@ func TestMariaDBPlans(t *testing.T) {
 	_, extended := s.Claims.Extend(ctx, hooked, "a", -time.Minute)
 	_, recovered := s.Claims.Recover(ctx, hooked, 3)
 	_, unregistered := s.Claims.Unhandled(ctx, hooked, wants)
-	if err := errors.Join(crashed, probed, settled, free, finished, extended, recovered, unregistered); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, errors.Join(crashed, probed, settled, free, finished, extended, recovered, unregistered))
 	explained := 0
 	for _, query := range sent {
 		if prefix, rest, ok := strings.Cut(query, " FOR */ "); ok && strings.HasPrefix(prefix, "/*M! SET STATEMENT") {

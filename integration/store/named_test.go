@@ -28,9 +28,7 @@ func TestErrorsNameTablesWithTheirSchema(t *testing.T) {
 	says("there is no table shop.am_asyncmonolith_migrations")
 	a := &app{T: t, DB: db}
 	a.Exec("CREATE SCHEMA shop")
-	if err := outbox.Migrate(t.Context(), db, registry.Tables()); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, outbox.Migrate(t.Context(), db, registry.Tables()))
 	a.Exec("ALTER TABLE shop.am_scheduled_messages RENAME TO gone")
 	says("table shop.am_scheduled_messages is not there, though shop.am_asyncmonolith_migrations says so")
 	a.Exec("UPDATE shop.am_asyncmonolith_migrations SET version = 0")

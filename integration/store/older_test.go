@@ -55,9 +55,7 @@ func TestAnOlderProgramKeepsTheOrder(t *testing.T) {
 	if got := claim("vanishing", -time.Second, store.Clean); got != "012" {
 		t.Fatalf("the first claim: got %q, want all", got)
 	}
-	if _, err := db.NewRaw(strings.TrimSuffix(strings.TrimSpace(olderRecover), ";")).Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(db.NewRaw(strings.TrimSuffix(strings.TrimSpace(olderRecover), ";")).Exec(t.Context())))
 	if got := claim("newer", time.Minute, store.Clean); got != "" {
 		t.Errorf("clean messages: got %q, want none: all have crashed", got)
 	}

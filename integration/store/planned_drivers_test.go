@@ -15,6 +15,7 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -36,10 +37,7 @@ func (v valued) Connect(ctx context.Context) (driver.Conn, error) {
 // open opens the ledger's database with them.
 func (v valued) open(l *ledger) *sql.DB {
 	l.Helper()
-	config, err := pgx.ParseConfig(l.dsn)
-	if err != nil {
-		l.Fatal(err)
-	}
+	config := testapp.Must[*pgx.ConnConfig](l)(pgx.ParseConfig(l.dsn))
 	v.Connector = stdlib.GetConnector(*config)
 	return sql.OpenDB(v)
 }
@@ -86,10 +84,7 @@ func (c valuedConn) QueryContext(ctx context.Context, query string, args []drive
 func TestConnectionsOfAnyKindArePlannedFor(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
-	pool, err := pgxpool.New(l.ctx, l.dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := testapp.Must[*pgxpool.Pool](t)(pgxpool.New(l.ctx, l.dsn))
 	t.Cleanup(pool.Close)
 	for name, conns := range map[string]*sql.DB{
 		"a pool of the driver's own": stdlib.OpenDBFromPool(pool),
@@ -129,13 +124,8 @@ func TestDeadConnectionsOfThePoolAreReplaced(t *testing.T) {
 	db.SetMaxIdleConns(5)
 	var resting []bun.Conn
 	for range 5 {
-		conn, err := db.Conn(l.ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.ExecContext(l.ctx, "SELECT 1"); err != nil {
-			t.Fatal(err)
-		}
+		conn := testapp.Must[bun.Conn](t)(db.Conn(l.ctx))
+		testapp.OK(t, testapp.Second(conn.ExecContext(l.ctx, "SELECT 1")))
 		resting = append(resting, conn)
 	}
 	for _, conn := range resting {
@@ -152,14 +142,9 @@ func TestAStatementThatCannotBePreparedOnceIsSentAsTextOnce(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.exec("CREATE SCHEMA q")
-	inSchema, err := store.For(l.db.Dialect().Name(), bus.Tables{Schema: "q"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	inSchema := testapp.Must[*store.Store](t)(store.For(l.db.Dialect().Name(), bus.Tables{Schema: "q"}))
 	l.Store = inSchema
-	if err := l.Schema.Migrate(l.ctx, l.db); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, l.Schema.Migrate(l.ctx, l.db))
 	role := fmt.Sprintf("bare_%d", l.number("SELECT pg_backend_pid()"))
 	l.db.SetMaxOpenConns(1)
 	l.exec("CREATE ROLE " + role)

@@ -110,22 +110,16 @@ func rowsReadBy(t *testing.T, db *bun.DB, conn bun.Conn, run func(context.Contex
 	if db.Dialect().Name() == dialect.MySQL {
 		count := func() (n int) {
 			const handlers = "SELECT CAST(SUM(VARIABLE_VALUE) AS SIGNED) FROM information_schema.SESSION_STATUS WHERE VARIABLE_NAME LIKE 'HANDLER_READ%'"
-			if err := conn.NewRaw(handlers).Scan(ctx, &n); err != nil {
-				t.Fatal(err)
-			}
+			testapp.OK(t, conn.NewRaw(handlers).Scan(ctx, &n))
 			return n
 		}
 		before := count()
-		if err := run(ctx, conn); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, run(ctx, conn))
 		return count() - before
 	}
 	var sent []string
 	hooked := db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) { sent = append(sent, query) }))
-	if err := run(ctx, hooked); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, run(ctx, hooked))
 	for _, query := range sent {
 		if !strings.Contains(query, "poisoned_messages") || !strings.HasPrefix(strings.TrimSpace(query), "SELECT") &&
 			!strings.HasPrefix(strings.TrimSpace(query), "WITH") {

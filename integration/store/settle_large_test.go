@@ -71,9 +71,7 @@ func TestSQLiteSettlesByLookups(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
 	s, c := claimOf(t, db, 5_000)
-	if _, err := db.ExecContext(t.Context(), "ANALYZE"); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(db.ExecContext(t.Context(), "ANALYZE")))
 	var sent []string
 	hooked := db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) { sent = append(sent, query) }))
 	ctx := t.Context()
@@ -81,9 +79,7 @@ func TestSQLiteSettlesByLookups(t *testing.T) {
 	_, finished := s.Claims.Finish(ctx, hooked, "bench", nil)
 	_, extended := s.Claims.Extend(ctx, hooked, "bench", -time.Minute)
 	_, recovered := s.Claims.Recover(ctx, hooked, 3)
-	if err := errors.Join(settled, finished, extended, recovered); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, errors.Join(settled, finished, extended, recovered))
 	explained := 0
 	for _, query := range sent {
 		if verb, _, _ := strings.Cut(strings.TrimSpace(query), " "); verb == "BEGIN" || verb == "COMMIT" {
@@ -135,9 +131,7 @@ func nested(t *testing.T, db *bun.DB, query string) (steps []string) {
 		ID, Parent, Notused int
 		Detail              string
 	}
-	if err := db.NewRaw("EXPLAIN QUERY PLAN "+query).Scan(t.Context(), &plan); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, db.NewRaw("EXPLAIN QUERY PLAN "+query).Scan(t.Context(), &plan))
 	lists, correlated := make(map[int]int), make(map[int]bool)
 	for _, step := range plan {
 		correlated[step.ID] = correlated[step.Parent] || strings.HasPrefix(step.Detail, "CORRELATED")

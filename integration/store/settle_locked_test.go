@@ -13,10 +13,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// TestPostgresSettlesWhatIsFree: a message that another transaction has locked is left for later, and the others of the
+// TestPostgresSettlesUnlockedMessagesAtOnce: a message that another transaction has locked is left for later, and the others of the
 // same statement do not wait for it.
 // Promise: held-up
-func TestPostgresSettlesWhatIsFree(t *testing.T) {
+func TestPostgresSettlesUnlockedMessagesAtOnce(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	for i := range 3 {
@@ -31,18 +31,14 @@ func TestPostgresSettlesWhatIsFree(t *testing.T) {
 	}
 	holder := testapp.Must[bun.Tx](t)(l.db.BeginTx(l.ctx, nil))
 	t.Cleanup(func() { _ = holder.Rollback() })
-	if _, err := holder.NewRaw("SELECT id FROM consumer_messages WHERE id = ? FOR UPDATE", results[1].Message).Exec(l.ctx); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(holder.NewRaw("SELECT id FROM consumer_messages WHERE id = ? FOR UPDATE", results[1].Message).Exec(l.ctx)))
 	ctx, cancel := context.WithTimeout(l.ctx, 10*time.Second)
 	defer cancel()
 	settled, err := l.Claims.SettleFree(ctx, l.db, "a", time.Minute, results)
 	if err != nil || settled.Applied != 2 || !slices.Equal(settled.Busy, results[1:2]) {
 		t.Fatalf("beside a locked message: got %+v, error %v, want 2 applied and 1 busy", settled, err)
 	}
-	if err := holder.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, holder.Rollback())
 	if settled, err := l.Claims.SettleFree(ctx, l.db, "a", time.Minute, results[1:2]); err != nil || settled.Applied != 1 {
 		t.Errorf("once the lock is gone: got %+v, error %v, want 1 applied", settled, err)
 	}

@@ -22,16 +22,11 @@ func TestStaleResultInTheBatchOfANewOne(t *testing.T) {
 		var n atomic.Int64
 		a := testapp.New(t, db, testapp.Counting("c", &n))
 		a.Produce(order{ID: "1"})
-		s, err := store.For(db.Dialect().Name(), bus.Tables{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{}))
 		request := store.ClaimRequest{Owner: "me", Lease: time.Minute, MaxBytes: 1 << 20,
 			Wants: []store.Want{{Consumer: "c", Payload: "order.placed", Limit: 1}}}
 		old := testapp.Must[store.Claim](t)(s.Claims.Claim(t.Context(), db, request))
-		if err := s.Claims.Disclaim(t.Context(), db, "me", []int64{old.ID}); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, s.Claims.Disclaim(t.Context(), db, "me", []int64{old.ID}))
 		young := testapp.Must[store.Claim](t)(s.Claims.Claim(t.Context(), db, request))
 		id := young.Messages[0].ID
 		testapp.Must[store.Settled](t)(s.Claims.Settle(t.Context(), db, "me", time.Minute, []store.Result{
@@ -98,9 +93,7 @@ func TestMariaDBAcquitLeavesOthersClaimsAlone(t *testing.T) {
 	}
 	tx := testapp.Must[bun.Tx](t)(db.BeginTx(t.Context(), nil))
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(t.Context(), `SELECT * FROM message_claims WHERE id = 1 FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(tx.ExecContext(t.Context(), `SELECT * FROM message_claims WHERE id = 1 FOR UPDATE`)))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if err := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{})).Claims.Acquit(ctx, db, "me"); err != nil {

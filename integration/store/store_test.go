@@ -16,6 +16,7 @@ import (
 	"github.com/uptrace/bun/dialect/sqlitedialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/storetest"
@@ -67,10 +68,7 @@ func TestStoreWritesFirst(t *testing.T) {
 	}
 	db := bun.NewDB(conns, sqlitedialect.New())
 	t.Cleanup(func() { _ = db.Close() })
-	s, err := store.For(db.Dialect().Name(), bus.Tables{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{}))
 	ctx := context.WithoutCancel(t.Context())
 	var migrations sync.WaitGroup
 	for range 4 {
@@ -138,7 +136,7 @@ func TestStoreNamesTheDialectsItKnows(t *testing.T) {
 // WAL database of it, which SQLite refuses while another is at it.
 func TestManyMigrateANewFile(t *testing.T) {
 	t.Parallel()
-	for round := range 20 {
+	for round := range 8 {
 		db := testdb.OpenSQLite(t, filepath.Join(t.TempDir(), fmt.Sprintf("new-%d.db", round)))
 		gate := make(chan struct{})
 		var instances sync.WaitGroup

@@ -13,6 +13,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -42,10 +43,7 @@ func (c *countedConn) Read(b []byte) (int, error) {
 // open opens a database of one connection, whose trips are counted.
 func (n *trips) open(t *testing.T, dsn string) *bun.DB {
 	t.Helper()
-	config, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := testapp.Must[*pgx.ConnConfig](t)(pgx.ParseConfig(dsn))
 	dial := config.DialFunc
 	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)

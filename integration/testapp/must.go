@@ -18,3 +18,11 @@ func Second[T any](_ T, err error) error { return err }
 
 // Third is the error of a call that returns two things besides.
 func Third[T, U any](_ T, _ U, err error) error { return err }
+
+// OK ends the test with the error, if there is one.
+func OK(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

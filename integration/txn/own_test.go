@@ -19,9 +19,7 @@ func TestAnIdleTransactionOfTheLibraryIsEndedByTheServer(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.PostgresDSN(t)
 	db, other := testdb.OpenPostgres(t, dsn), testdb.OpenPostgres(t, dsn)
-	if _, err := db.ExecContext(t.Context(), "CREATE TABLE rows (id int PRIMARY KEY); INSERT INTO rows VALUES (1)"); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(db.ExecContext(t.Context(), "CREATE TABLE rows (id int PRIMARY KEY); INSERT INTO rows VALUES (1)")))
 	locked, proceed := make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {

@@ -59,7 +59,7 @@ func contentOf(a *app) string {
 
 // A call that fails in the middle leaves nothing behind, and the transaction goes on.
 // Promise: call-undone
-func TestWhatFailsInACallersTransactionIsTakenBack(t *testing.T) {
+func TestAFailedCallInACallersTransactionIsRolledBack(t *testing.T) {
 	const many = 501 // more than one batch
 	cases := []struct {
 		name string
@@ -123,10 +123,7 @@ func TestWhatFailsInACallersTransactionIsTakenBack(t *testing.T) {
 		{name: "cancel", not: dialect.MySQL, prepare: func(a *app) func(context.Context, bun.Tx) error {
 			a.ProduceMany(many)
 			refuse(a, "DELETE", "consumer_messages", fmt.Sprintf("OLD.payload LIKE '%%\"n\":%d}'", many-1))
-			client, err := admin.NewClient(a.Registry)
-			if err != nil {
-				a.Fatal(err)
-			}
+			client := testapp.Must[*admin.Client](a)(admin.NewClient(a.Registry))
 			return func(ctx context.Context, tx bun.Tx) error {
 				result, err := client.Cancel(ctx, tx, idsOf(a, "consumer_messages")...)
 				if result.Changed != 0 {
@@ -183,14 +180,8 @@ func TestWhatFailsInACallersTransactionIsTakenBack(t *testing.T) {
 			}
 		}},
 		{name: "schedule", prepare: func(a *app) func(context.Context, bun.Tx) error {
-			scheduler, err := schedule.NewScheduler(a.Registry, schedule.SchedulerConfig{})
-			if err != nil {
-				a.Fatal(err)
-			}
-			id, err := scheduler.Create(a.Context(), a.DB, order{}, "@daily", "UTC")
-			if err != nil {
-				a.Fatal(err)
-			}
+			scheduler := testapp.Must[*schedule.Scheduler](a)(schedule.NewScheduler(a.Registry, schedule.SchedulerConfig{}))
+			id := testapp.Must[int64](a)(scheduler.Create(a.Context(), a.DB, order{}, "@daily", "UTC"))
 			refuse(a, "UPDATE", "scheduled_messages", "1 = 1")
 			return func(ctx context.Context, tx bun.Tx) error { return scheduler.Pause(ctx, tx, id) }
 		}},
@@ -241,18 +232,13 @@ func another(t *testing.T, db *bun.DB) *bun.DB {
 
 func idsOf(a *app, table string) (ids []int64) {
 	a.Helper()
-	if err := a.DB.NewRaw("SELECT id FROM "+table+" ORDER BY id").Scan(a.Context(), &ids); err != nil {
-		a.Fatal(err)
-	}
+	testapp.OK(a, a.DB.NewRaw("SELECT id FROM "+table+" ORDER BY id").Scan(a.Context(), &ids))
 	return ids
 }
 
 func poisonStore(a *app) *poison.Store {
 	a.Helper()
-	poisoned, err := poison.NewStore(a.Registry)
-	if err != nil {
-		a.Fatal(err)
-	}
+	poisoned := testapp.Must[*poison.Store](a)(poison.NewStore(a.Registry))
 	return poisoned
 }
 

@@ -234,7 +234,7 @@ func TestClaimsBeginAtTheirCursor(t *testing.T) {
 }
 
 // Promise: due-starts
-func TestLooksMoveCursors(t *testing.T) {
+func TestProbesMoveCursors(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	var start, none store.Position

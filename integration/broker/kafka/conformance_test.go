@@ -16,6 +16,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/broker/brokertest"
 	"github.com/asyncmonolith/asyncmonolith-go/broker/kafka"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 // TestConformance runs the suite on kfake, a fake: what it says of replication is nothing.
@@ -38,10 +39,7 @@ func TestConformance(t *testing.T) {
 
 func newPublisher(t testing.TB, fake *brokers.Kfake, timeout time.Duration) *kafka.Publisher {
 	t.Helper()
-	p, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: fake.Brokers(), Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testapp.Must[*kafka.Publisher](t)(kafka.NewPublisher(kafka.PublisherConfig{Brokers: fake.Brokers(), Timeout: timeout}))
 	t.Cleanup(p.Close)
 	return p
 }
@@ -60,10 +58,7 @@ func newSubscriber(t testing.TB, fake *brokers.Kfake, group, topic string) *kafk
 // createTopic makes a topic, with an option and its value or two.
 func createTopic(t testing.TB, fake *brokers.Kfake, topic string, partitions int32, options ...string) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(fake.Brokers()...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := testapp.Must[*kgo.Client](t)(kgo.NewClient(kgo.SeedBrokers(fake.Brokers()...)))
 	defer client.Close()
 	one := kmsg.NewCreateTopicsRequestTopic()
 	one.Topic, one.NumPartitions, one.ReplicationFactor = topic, partitions, int16(len(fake.Brokers()))

@@ -22,6 +22,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/broker/kafka"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 // TestATopicWithALowerLimitRefusesOnlyWhatIsAboveIt: a broker says that it is too large of all that
@@ -160,9 +161,7 @@ func TestNothingIsLostWhenMembersComeAndGo(t *testing.T) {
 		for i := range records {
 			records[i] = broker.Record{Destination: topic, ID: rand.Text(), Key: rand.Text()}
 		}
-		if err := errors.Join(publisher.Publish(t.Context(), records)...); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, errors.Join(publisher.Publish(t.Context(), records)...))
 		brief, leave := context.WithTimeout(all, 300*time.Millisecond)
 		defer leave()
 		join(brief)
@@ -190,21 +189,15 @@ func TestWhatASenderHasTakenBackIsNotBrought(t *testing.T) {
 	}
 	defer sender.Close()
 	for body, end := range map[string]kgo.TransactionEndTry{"taken back": kgo.TryAbort, "kept": kgo.TryCommit} {
-		if err := sender.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, sender.BeginTransaction())
 		err := sender.ProduceSync(t.Context(), kgo.StringRecord(body)).FirstErr()
-		if err := errors.Join(err, sender.EndTransaction(t.Context(), end)); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, errors.Join(err, sender.EndTransaction(t.Context(), end)))
 	}
 	var got []string
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	publisher := newPublisher(t, fake, 5*time.Second)
-	if err := publisher.Publish(t.Context(), []broker.Record{{Destination: topic, ID: "1", Body: []byte("last")}})[0]; err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, publisher.Publish(t.Context(), []broker.Record{{Destination: topic, ID: "1", Body: []byte("last")}})[0])
 	err = newSubscriber(t, fake, "group-"+topic, topic).Subscribe(ctx, func(_ context.Context, records []broker.Record) error {
 		for _, r := range records {
 			if got = append(got, string(r.Body)); got[len(got)-1] == "last" {

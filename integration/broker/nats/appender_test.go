@@ -15,6 +15,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 
 	amnats "github.com/asyncmonolith/asyncmonolith-go/broker/nats"
 )
@@ -55,10 +56,7 @@ func numbered(from, to int) (records []broker.Record) {
 
 func (at *place) count(t testing.TB) int {
 	t.Helper()
-	info, err := at.stream.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := testapp.Must[*jetstream.StreamInfo](t)(at.stream.Info(t.Context()))
 	return int(info.State.Msgs)
 }
 
@@ -128,9 +126,7 @@ func TestAStreamWithManyBatchesOpenIsBusy(t *testing.T) {
 		begun := nats.NewMsg(at.name + ".log.9.x")
 		begun.Header.Set("Nats-Batch-Id", rand.Text())
 		begun.Header.Set("Nats-Batch-Sequence", "1")
-		if err := at.nc.PublishMsg(begun); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, at.nc.PublishMsg(begun))
 	}
 	// Of several records the server only says that some are missing: the relay tries fewer, down to one.
 	if _, err := a.Append(t.Context(), 0, 0, numbered(1, 1)); !errors.Is(err, broker.ErrUnavailable) {
@@ -155,9 +151,7 @@ func TestStreamsThatAreNoLog(t *testing.T) {
 	wantText(t, "a wildcard", of(at.name, "log.>"), "Prefix")
 	shelf, a := newShelf(t, servers, 1)
 	wantText(t, "other subjects", of(shelf.name, "elsewhere"), "its subjects are")
-	if _, err := shelf.js.Publish(t.Context(), shelf.name+".log.0.x", []byte("hello")); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(shelf.js.Publish(t.Context(), shelf.name+".log.0.x", []byte("hello"))))
 	_, _, err := a.Last(t.Context(), 0)
 	wantText(t, "somebody else's message", err, "no record of a relay")
 	if _, err := at.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "WORK", Subjects: []string{"work.>"},
@@ -174,9 +168,7 @@ func TestAnAppenderWithoutItsServer(t *testing.T) {
 	servers := brokers.StartNATS(t, 1)
 	at, _ := newShelf(t, servers, 1)
 	a := at.appender(t, timeout)
-	if err := servers.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, servers.Pause())
 	begun := time.Now()
 	_, err := a.Append(t.Context(), 0, 0, numbered(1, 3))
 	if !errors.Is(err, broker.ErrUnavailable) || time.Since(begun) > 2*timeout {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 const benchBatch = 256
@@ -34,9 +35,7 @@ func BenchmarkPublish(b *testing.B) {
 func BenchmarkSubscribe(b *testing.B) {
 	at := newPlace(b, brokers.StartNATS(b, 1), 1)
 	for range b.N {
-		if err := errors.Join(at.publisher.Publish(b.Context(), at.batch())...); err != nil {
-			b.Fatal(err)
-		}
+		testapp.OK(b, errors.Join(at.publisher.Publish(b.Context(), at.batch())...))
 	}
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker/brokertest"
 	amnats "github.com/asyncmonolith/asyncmonolith-go/broker/nats"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 var clusters = flag.Bool("clusters", false, "run on clusters, too, as make relay-test does")
@@ -80,9 +81,7 @@ func TestAnElectionIsNoMissingStream(t *testing.T) {
 			return errs[0] == nil && errs[2] == nil && errors.Is(errs[1], broker.ErrNoDestination)
 		}
 		within(t, time.Minute, "all is well before", publish)
-		if err := leader.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, leader.Kill())
 		if publish() {
 			t.Errorf("round %d: got all published right after the leader was killed", round)
 		}
@@ -92,9 +91,7 @@ func TestAnElectionIsNoMissingStream(t *testing.T) {
 		}
 		within(t, time.Minute, "all is well after", publish)
 		t.Logf("round %d: %d records came during the election", round, elected)
-		if err := leader.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, leader.Start())
 	}
 }
 
@@ -119,10 +116,7 @@ func (at *place) leader(t *testing.T) *brokers.Process {
 		}
 		return err
 	})
-	node, err := at.servers.Node(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := testapp.Must[*brokers.Process](t)(at.servers.Node(name))
 	return node
 }
 

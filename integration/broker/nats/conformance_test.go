@@ -16,6 +16,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/broker/brokertest"
 	amnats "github.com/asyncmonolith/asyncmonolith-go/broker/nats"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 func TestConformance(t *testing.T) {
@@ -53,10 +54,7 @@ func connect(t testing.TB, servers *brokers.NATS) *nats.Conn {
 func connectTo(t testing.TB, url string, options ...nats.Option) *nats.Conn {
 	t.Helper()
 	options = slices.Concat(amnats.Options(), []nats.Option{nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})}, options)
-	nc, err := nats.Connect(url, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := testapp.Must[*nats.Conn](t)(nats.Connect(url, options...))
 	t.Cleanup(func() {
 		nc.Close()
 		for !nc.IsClosed() {
@@ -97,10 +95,7 @@ func newPlace(t testing.TB, servers *brokers.NATS, replicas int) *place {
 
 func newPublisher(t testing.TB, nc *nats.Conn, timeout time.Duration) *amnats.Publisher {
 	t.Helper()
-	p, err := amnats.NewPublisher(nc, amnats.PublisherConfig{Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testapp.Must[*amnats.Publisher](t)(amnats.NewPublisher(nc, amnats.PublisherConfig{Timeout: timeout}))
 	return p
 }
 
@@ -124,10 +119,7 @@ func retry(t testing.TB, do func(ctx context.Context) error) {
 
 func (at *place) subscriber(t testing.TB, consumer string) *amnats.Subscriber {
 	t.Helper()
-	s, err := amnats.NewSubscriber(at.nc, amnats.SubscriberConfig{Stream: at.name, Consumer: consumer})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testapp.Must[*amnats.Subscriber](t)(amnats.NewSubscriber(at.nc, amnats.SubscriberConfig{Stream: at.name, Consumer: consumer}))
 	return s
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/broker/brokertest"
 	amnats "github.com/asyncmonolith/asyncmonolith-go/broker/nats"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 // TestConformanceBeyondALeafNode: the application is connected to a server with a domain of its own, and the stream is in
@@ -22,10 +23,7 @@ func TestConformanceBeyondALeafNode(t *testing.T) {
 	brokertest.Run(t, func(t *testing.T) brokertest.Setup {
 		at := newPlace(t, hub, 1)
 		nc := connect(t, leaf)
-		publisher, err := amnats.NewPublisher(nc, amnats.PublisherConfig{Domain: "hub", Timeout: timeout})
-		if err != nil {
-			t.Fatal(err)
-		}
+		publisher := testapp.Must[*amnats.Publisher](t)(amnats.NewPublisher(nc, amnats.PublisherConfig{Domain: "hub", Timeout: timeout}))
 		subscriber := func(consumer string) *amnats.Subscriber {
 			s, err := amnats.NewSubscriber(nc, amnats.SubscriberConfig{Domain: "hub", Stream: at.name, Consumer: consumer})
 			if err != nil {
@@ -52,10 +50,7 @@ func TestConformanceBeyondALeafNode(t *testing.T) {
 func TestAnAppenderBeyondALeafNode(t *testing.T) {
 	hub, leaf := brokers.StartLeafNATS(t)
 	name := rand.Text()
-	js, err := jetstream.New(connect(t, hub))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := testapp.Must[jetstream.JetStream](t)(jetstream.New(connect(t, hub)))
 	retry(t, func(ctx context.Context) error {
 		_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{name + ".>"}, AllowAtomicPublish: true})
 		return err
@@ -64,10 +59,7 @@ func TestAnAppenderBeyondALeafNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	revision, err := a.Append(t.Context(), 0, 0, numbered(1, 50))
-	if err != nil {
-		t.Fatal(err)
-	}
+	revision := testapp.Must[uint64](t)(a.Append(t.Context(), 0, 0, numbered(1, 50)))
 	if _, err := a.Append(t.Context(), 0, 0, numbered(51, 52)); err == nil {
 		t.Error("append after a stale revision: got nil, want an error")
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 
 	amnats "github.com/asyncmonolith/asyncmonolith-go/broker/nats"
 )
@@ -42,9 +43,7 @@ func TestConsumersThatLoseAreRefused(t *testing.T) {
 		"bare":   {jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, HeadersOnly: true}, "headers_only"},
 	} {
 		c.config.Durable = name
-		if _, err := at.stream.CreateOrUpdateConsumer(t.Context(), c.config); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(at.stream.CreateOrUpdateConsumer(t.Context(), c.config)))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // it does not end if it is not refused
 		wantText(t, name, at.subscriber(t, name).Subscribe(ctx, never), c.want, name)
 		cancel()
@@ -64,13 +63,9 @@ func TestSubscribeEndsWhenItsConsumerIsDeleted(t *testing.T) {
 			return nil
 		})
 	}()
-	if err := errors.Join(at.publisher.Publish(t.Context(), []broker.Record{{Destination: at.name + ".x", ID: "1"}})...); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, errors.Join(at.publisher.Publish(t.Context(), []broker.Record{{Destination: at.name + ".x", ID: "1"}})...))
 	<-brought
-	if err := at.stream.DeleteConsumer(t.Context(), "all"); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, at.stream.DeleteConsumer(t.Context(), "all"))
 	wantText(t, "a consumer that is deleted", <-ended, "consumer not found")
 }
 
@@ -80,9 +75,7 @@ func TestCheckTellsWhatIsWrongWithStreams(t *testing.T) {
 		{Name: "SILENT", Subjects: []string{"silent"}, NoAck: true},
 		{Name: "SHORT", Subjects: []string{"short"}, Duplicates: 200 * time.Millisecond},
 	} {
-		if _, err := at.js.CreateStream(t.Context(), config); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(at.js.CreateStream(t.Context(), config)))
 	}
 	if err := at.publisher.Check(t.Context(), at.name+".placed"); err != nil {
 		t.Errorf("a good stream: got %v, want nil", err)
@@ -95,9 +88,7 @@ func TestRecordsOfOneIDAreKeptOnce(t *testing.T) {
 	at := newPlace(t, brokers.StartNATS(t, 1), 1)
 	record := broker.Record{Destination: at.name + ".x", ID: "same\nid"}
 	for range 3 {
-		if err := errors.Join(at.publisher.Publish(t.Context(), []broker.Record{record, record})...); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, errors.Join(at.publisher.Publish(t.Context(), []broker.Record{record, record})...))
 	}
 	if info, err := at.stream.Info(t.Context()); err != nil || info.State.Msgs != 1 {
 		t.Errorf("got %d messages and %v, want 1", info.State.Msgs, err)
@@ -111,9 +102,7 @@ func TestLimitsOfStreamsHaveTheirClasses(t *testing.T) {
 		{Name: "FULL", Subjects: []string{"full"}, MaxMsgs: 1, Discard: jetstream.DiscardNew},
 		{Name: "SILENT", Subjects: []string{"silent"}, NoAck: true},
 	} {
-		if _, err := at.js.CreateStream(t.Context(), config); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(at.js.CreateStream(t.Context(), config)))
 	}
 	large := []byte(strings.Repeat("x", 2000))
 	errs := at.publisher.Publish(t.Context(), []broker.Record{

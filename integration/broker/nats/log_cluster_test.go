@@ -29,9 +29,7 @@ func TestALogSurvivesLeaders(t *testing.T) {
 		AttemptDelay: time.Millisecond, MaxAttempts: 1000, Routes: []relay.Route{relay.To[deposited]("")}}))
 	for range rounds {
 		from.deposit(each, streams)
-		if err := at.killLeader(t); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, at.killLeader(t))
 	}
 	testapp.Poll(t, "all is published", 2*time.Minute, 50*time.Millisecond, func() bool {
 		return from.Count("SELECT count(*) FROM event_subscriptions WHERE position < ?", rounds*each) == 0
@@ -45,15 +43,9 @@ func TestALogSurvivesLeaders(t *testing.T) {
 		t.Errorf("got %d messages, want %d", info.State.Msgs, rounds*each)
 	}
 	last := make(map[string]int64)
-	consumer, err := at.stream.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	consumer := testapp.Must[jetstream.Consumer](t)(at.stream.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{}))
 	for read, empty := 0, 0; read < rounds*each; {
-		batch, err := consumer.Fetch(500, jetstream.FetchMaxWait(3*time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
+		batch := testapp.Must[jetstream.MessageBatch](t)(consumer.Fetch(500, jetstream.FetchMaxWait(3*time.Second)))
 		got := 0
 		for msg := range batch.Messages() {
 			position, err := strconv.ParseInt(msg.Headers().Get("ce-sequence"), 10, 64)

@@ -115,13 +115,9 @@ func TestAStreamThatIsMadeAnew(t *testing.T) {
 		}
 	}
 	publishes(50, 50)
-	if err := at.stream.Purge(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, at.stream.Purge(t.Context()))
 	publishes(10, 10)
-	if err := at.js.DeleteStream(t.Context(), at.name); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, at.js.DeleteStream(t.Context(), at.name))
 	var err error
 	if at.stream, err = at.js.CreateStream(t.Context(),
 		jetstream.StreamConfig{Name: at.name, Subjects: []string{at.name + ".>"}, AllowAtomicPublish: true}); err != nil {
@@ -153,9 +149,7 @@ func TestALogOverJetStreamIntoAnother(t *testing.T) {
 		servers := brokers.StartNATS(t, 1) // databases run beside each other, and each kills its server
 		const n, streams, shards = 2000, 20, 4
 		at, appender := newShelf(t, servers, 1)
-		if _, err := at.stream.CreateOrUpdateConsumer(t.Context(), allOfIt()); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, testapp.Second(at.stream.CreateOrUpdateConsumer(t.Context(), allOfIt())))
 		from := newBank(t, db)
 		from.deposit(n/2, streams)
 		gives := func() relay.LogForwarder {
@@ -172,13 +166,9 @@ func TestALogOverJetStreamIntoAnother(t *testing.T) {
 		to := newBank(t, testdb.SQLite(t), receiver.Consumer())
 		to.receives(receiver)
 		testapp.Eventually(t, "some are there", func() bool { return to.Count("SELECT count(*) FROM events") > 100 })
-		if err := servers.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, servers.Kill())
 		from.deposit(n/2, streams)
-		if err := servers.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, servers.Start())
 		testapp.Poll(t, "all are there", time.Minute, 20*time.Millisecond, func() bool { return to.Count("SELECT count(*) FROM events") >= n })
 		if got := at.count(t); got != n {
 			t.Errorf("got %d messages in the stream, want %d", got, n)

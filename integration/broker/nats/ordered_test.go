@@ -24,13 +24,9 @@ import (
 // what is acknowledged is in the order of the stream all the same.
 func TestOrderSurvivesAKill(t *testing.T) {
 	at, a := newShelf(t, brokers.StartNATS(t, 1), 1)
-	if _, err := at.stream.CreateOrUpdateConsumer(t.Context(), allOfIt()); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(at.stream.CreateOrUpdateConsumer(t.Context(), allOfIt())))
 	const n = 500
-	if _, err := a.Append(t.Context(), 0, 0, numbered(1, n)); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, testapp.Second(a.Append(t.Context(), 0, 0, numbered(1, n))))
 	var mu sync.Mutex
 	var got []int
 	calls := 0

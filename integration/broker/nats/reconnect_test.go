@@ -33,9 +33,7 @@ func TestTheCircuitClosesOnceTheServerIsBack(t *testing.T) {
 	var circuit outbox.Circuit
 	a := testapp.New(t, testdb.SQLite(t), relay.NewForwarder("to-nats", newPublisher(t, nc, timeout),
 		relay.Config{Source: "/here", Circuit: &circuit, Routes: []relay.Route{relay.To[testapp.Order](at.name + ".x")}}))
-	if err := at.servers.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, at.servers.Kill())
 	a.ProduceMany(3)
 	a.Start(testapp.Fast())
 	const away, probe = 15500 * time.Millisecond, 30 * time.Second // it probes after 1, 3, 7, 15 and some 30 s
@@ -44,9 +42,7 @@ func TestTheCircuitClosesOnceTheServerIsBack(t *testing.T) {
 		return open && time.Since(since) > away
 	})
 	since, _, _ := circuit.Tripped()
-	if err := at.servers.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, at.servers.Start())
 	back := time.Now()
 	testapp.Poll(t, "all is published", 30*time.Second, 10*time.Millisecond, a.Empty)
 	if time.Since(since) > probe {
@@ -60,9 +56,7 @@ func TestTheCircuitClosesOnceTheServerIsBack(t *testing.T) {
 // one.
 func TestAnApplicationStartsBeforeItsServer(t *testing.T) {
 	at := newPlace(t, brokers.StartNATS(t, 1), 1)
-	if err := at.servers.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, at.servers.Kill())
 	late := *at
 	late.nc = connect(t, at.servers)
 	late.publisher = newPublisher(t, late.nc, timeout)
@@ -103,9 +97,7 @@ func TestAnApplicationStartsBeforeItsServer(t *testing.T) {
 	if err := <-why; err == nil || !strings.Contains(err.Error(), "the connection is down") {
 		t.Errorf("outage: got %v, want that the connection is down", err)
 	}
-	if err := at.servers.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, at.servers.Start())
 	within(t, 20*time.Second, "the record is published", func() bool { return late.publisher.Publish(t.Context(), records)[0] == nil })
 	select {
 	case <-brought:
@@ -197,18 +189,13 @@ func permitted(t *testing.T, permissions *server.Permissions) *nats.Conn {
 // TestComplaintsOfBefore: what a connection has complained of says nothing of what fails later, for another reason.
 func TestComplaintsOfBefore(t *testing.T) {
 	nc := permitted(t, &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{"$JS.API.>", "silent"}}})
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := testapp.Must[jetstream.JetStream](t)(jetstream.New(nc))
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "SILENT", Subjects: []string{"silent"}, NoAck: true}); err != nil {
 		t.Fatal(err)
 	}
 	complain := func() {
 		before := nc.LastError()
-		if err := errors.Join(nc.Publish("theirs", nil), nc.Flush()); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, errors.Join(nc.Publish("theirs", nil), nc.Flush()))
 		within(t, 20*time.Second, "the server complains", func() bool { return nc.LastError() != before })
 	}
 	silent := func(p *amnats.Publisher) string {
@@ -240,9 +227,7 @@ func TestWithoutPermissionToReceiveAnswers(t *testing.T) {
 			cancel()
 		}
 	})
-	if err := subscriber.Subscribe(ctx, never); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, subscriber.Subscribe(ctx, never))
 	if len(outages) != 3 {
 		t.Fatalf("got %d outages, want 3", len(outages))
 	}

@@ -12,6 +12,7 @@ import (
 
 	amnats "github.com/asyncmonolith/asyncmonolith-go/broker/nats"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 // setUp makes the stream and the consumer that docs/services.md shows.
@@ -46,9 +47,7 @@ func TestSetUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := setUp(t.Context(), js, 1); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, setUp(t.Context(), js, 1))
 	publisher, err := amnats.NewPublisher(nc, amnats.PublisherConfig{})
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 const benchBatch = 256
@@ -47,9 +48,7 @@ func BenchmarkSubscribe(b *testing.B) {
 	declare(b, nodes, queue)
 	publisher := newPublisher(b, nodes)
 	for range b.N {
-		if err := errors.Join(publisher.Publish(b.Context(), batch(queue))...); err != nil {
-			b.Fatal(err)
-		}
+		testapp.OK(b, errors.Join(publisher.Publish(b.Context(), batch(queue))...))
 	}
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()

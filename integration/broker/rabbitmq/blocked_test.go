@@ -13,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/broker/rabbitmq"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 // TestABlockedConnectionIsUnavailable: a broker without memory takes nothing, and says so.
@@ -25,9 +26,7 @@ func TestABlockedConnectionIsUnavailable(t *testing.T) {
 	declare(t, nodes, queue)
 	publisher := newPublisher(t, nodes)
 	records := []broker.Record{{Destination: queue, ID: rand.Text()}}
-	if err := publisher.Publish(t.Context(), records)[0]; err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, publisher.Publish(t.Context(), records)[0])
 	block(t, nodes, publisher, records)
 	began := time.Now()
 	if err := publisher.Publish(t.Context(), records)[0]; !errors.Is(err, broker.ErrUnavailable) || !strings.Contains(err.Error(), "blocks") {
@@ -48,10 +47,7 @@ func TestChannelsOfABlockedBrokerAreClosed(t *testing.T) {
 	nodes := brokers.FindRabbitMQ(t)
 	queue := rand.Text()
 	declare(t, nodes, queue)
-	before, err := nodes.Channels()
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := testapp.Must[int](t)(nodes.Channels())
 	publisher := newPublisher(t, nodes)
 	const atOnce = 4
 	for range 3 {
@@ -59,9 +55,7 @@ func TestChannelsOfABlockedBrokerAreClosed(t *testing.T) {
 		for range atOnce {
 			wg.Go(func() { untilBlocked(t, publisher, batch(queue)) }) // so that much is on its way
 		}
-		if err := nodes.Block(); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, nodes.Block())
 		wg.Wait()
 		unblock(t, nodes, publisher, []broker.Record{{Destination: queue, ID: rand.Text()}})
 	}
@@ -81,9 +75,7 @@ func TestChannelsOfABlockedBrokerAreClosed(t *testing.T) {
 // block has the broker take nothing, and waits until it says so.
 func block(t *testing.T, nodes *brokers.RabbitMQ, publisher *rabbitmq.Publisher, records []broker.Record) {
 	t.Helper()
-	if err := nodes.Block(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, nodes.Block())
 	untilBlocked(t, publisher, records)
 }
 
@@ -98,9 +90,7 @@ func untilBlocked(t *testing.T, publisher *rabbitmq.Publisher, records []broker.
 // unblock has the broker take everything again, and waits until it does.
 func unblock(t *testing.T, nodes *brokers.RabbitMQ, publisher *rabbitmq.Publisher, records []broker.Record) {
 	t.Helper()
-	if err := nodes.Unblock(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, nodes.Unblock())
 	err := errors.New("nothing was tried")
 	for within := time.Now().Add(30 * time.Second); err != nil && time.Now().Before(within); {
 		err = publisher.Publish(t.Context(), records)[0]

@@ -13,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/broker/brokertest"
 	"github.com/asyncmonolith/asyncmonolith-go/broker/rabbitmq"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 var clusters = flag.Bool("clusters", false, "run on RabbitMQ, as make relay-test does: scripts/with-rabbitmq.sh has started it")
@@ -54,20 +55,14 @@ func TestConformance(t *testing.T) {
 
 func newPublisher(t testing.TB, nodes *brokers.RabbitMQ) *rabbitmq.Publisher {
 	t.Helper()
-	p, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: nodes.URLs, Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testapp.Must[*rabbitmq.Publisher](t)(rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: nodes.URLs, Timeout: timeout}))
 	t.Cleanup(p.Close)
 	return p
 }
 
 func newSubscriber(t testing.TB, nodes *brokers.RabbitMQ, queue string) *rabbitmq.Subscriber {
 	t.Helper()
-	s, err := rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{URLs: nodes.URLs, Queue: queue})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testapp.Must[*rabbitmq.Subscriber](t)(rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{URLs: nodes.URLs, Queue: queue}))
 	return s
 }
 

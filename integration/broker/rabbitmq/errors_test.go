@@ -52,17 +52,12 @@ func TestClassesOfRecords(t *testing.T) {
 	testapp.Eventually(t, "a queue that is full is a missing destination", func() bool {
 		return errors.Is(publisher.Publish(t.Context(), fill[:1])[0], broker.ErrNoDestination)
 	})
-	if err := try(nodes.URLs[0], func(channel *amqp.Channel) error { _, err := channel.QueuePurge(full, false); return err }); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, try(nodes.URLs[0], func(channel *amqp.Channel) error { _, err := channel.QueuePurge(full, false); return err }))
 	if err := publisher.Publish(t.Context(), fill[:1])[0]; err != nil {
 		t.Errorf("a queue that was emptied: got %v, want it published", err)
 	}
 
-	lost, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: nodes.URLs, Exchange: "nowhere"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	lost := testapp.Must[*rabbitmq.Publisher](t)(rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: nodes.URLs, Exchange: "nowhere"}))
 	defer lost.Close()
 	for range 2 {
 		for i, err := range lost.Publish(t.Context(), fill[:3]) {
@@ -106,16 +101,10 @@ func TestANodeThatDoesNotAnswerLeavesTimeForTheOthers(t *testing.T) {
 	nodes := brokers.FindRabbitMQ(t)
 	queue := rand.Text()
 	declare(t, nodes, queue)
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	silent := testapp.Must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 	defer silent.Close()
 	urls := append([]string{"amqp://guest:guest@" + silent.Addr().String() + "/"}, nodes.URLs...)
-	p, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: urls, Timeout: 2 * timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testapp.Must[*rabbitmq.Publisher](t)(rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: urls, Timeout: 2 * timeout}))
 	defer p.Close()
 	if err := p.Publish(t.Context(), []broker.Record{{Destination: queue, ID: "1"}})[0]; err != nil {
 		t.Errorf("Publish: got %v, want nil", err)
@@ -135,9 +124,7 @@ func TestABadRecordDelaysOnlyItself(t *testing.T) {
 		return errors.Join(channel.ExchangeDeclare(exchange, amqp.ExchangeTopic, true, false, false, false, nil),
 			channel.QueueBind(queue, "#", exchange, false, nil))
 	})
-	if err := errors.Join(err, nodes.Permit(exchange, "^allowed")); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, errors.Join(err, nodes.Permit(exchange, "^allowed")))
 	publisher, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: nodes.URLs, Exchange: exchange, Timeout: 5 * timeout})
 	if err != nil {
 		t.Fatal(err)
@@ -263,10 +250,7 @@ func TestAQueueWithoutLeaderIsNoMissingDestination(t *testing.T) {
 	var killed, rejected atomic.Bool
 	within := time.Now().Add(time.Minute)
 	for range 8 { // channels, which are opened anew at the next node
-		publisher, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: urls, Timeout: timeout})
-		if err != nil {
-			t.Fatal(err)
-		}
+		publisher := testapp.Must[*rabbitmq.Publisher](t)(rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: urls, Timeout: timeout}))
 		publishing.Go(func() {
 			defer publisher.Close()
 			for published := 0; published < 3; {
@@ -294,9 +278,7 @@ func TestAQueueWithoutLeaderIsNoMissingDestination(t *testing.T) {
 	err = nodes.KillNode(leader)
 	killed.Store(true)
 	publishing.Wait()
-	if err := errors.Join(err, nodes.Start()); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, errors.Join(err, nodes.Start()))
 	if !rejected.Load() && !t.Failed() {
 		t.Error("no record was rejected: this has seen nothing")
 	}
@@ -320,9 +302,7 @@ func TestAQueueWithoutMajorityIsNoMissingDestination(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer publisher.Close()
-	if err := errors.Join(publisher.Publish(t.Context(), batch(queue))...); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, errors.Join(publisher.Publish(t.Context(), batch(queue))...))
 	if err := errors.Join(nodes.KillNode(0), nodes.KillNode(1)); err != nil { // declare has connected to the first, which leads it
 		t.Fatal(err)
 	}
@@ -339,9 +319,7 @@ func TestAQueueWithoutMajorityIsNoMissingDestination(t *testing.T) {
 		}
 		<-time.After(100 * time.Millisecond)
 	}
-	if err := nodes.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, nodes.Start())
 	if rejected == 0 && !t.Failed() {
 		t.Errorf("no record was rejected by an old connection, the last error is %v: this has seen nothing", last)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker/rabbitmq"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/brokers"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 // setUp makes the exchange and the queue that docs/services.md shows.
@@ -35,9 +36,7 @@ func TestSetUp(t *testing.T) {
 		return
 	}
 	nodes := brokers.FindRabbitMQ(t)
-	if err := try(nodes.URLs[0], setUp); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, try(nodes.URLs[0], setUp))
 	p, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: nodes.URLs, Exchange: "orders", Timeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/broker/kafka"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/broker/sdkevents"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 // FuzzKafka: what the adapter writes the SDK of CloudEvents reads, and the other way round.
@@ -19,21 +20,12 @@ func FuzzKafka(f *testing.F) {
 	f.Add("1", "/", "t", "k", "ce_id", "x", []byte{})
 	f.Add("1", "/", "t", "k", "asyncmonolith-h-content-type", "%zz", []byte{})
 	const topic = "events"
-	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, topic))
-	if err != nil {
-		f.Fatal(err)
-	}
+	fake := testapp.Must[*kfake.Cluster](f)(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, topic)))
 	f.Cleanup(fake.Close)
 	addresses := fake.ListenAddrs()
-	publisher, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: addresses, Timeout: 10 * time.Second})
-	if err != nil {
-		f.Fatal(err)
-	}
+	publisher := testapp.Must[*kafka.Publisher](f)(kafka.NewPublisher(kafka.PublisherConfig{Brokers: addresses, Timeout: 10 * time.Second}))
 	f.Cleanup(publisher.Close)
-	raw, err := kgo.NewClient(kgo.SeedBrokers(addresses...), kgo.ConsumeTopics(topic), kgo.ProducerLinger(0))
-	if err != nil {
-		f.Fatal(err)
-	}
+	raw := testapp.Must[*kgo.Client](f)(kgo.NewClient(kgo.SeedBrokers(addresses...), kgo.ConsumeTopics(topic), kgo.ProducerLinger(0)))
 	f.Cleanup(raw.Close)
 	subscriber, err := kafka.NewSubscriber(kafka.SubscriberConfig{Brokers: addresses, Group: "events", Topics: []string{topic}})
 	if err != nil {
@@ -73,9 +65,7 @@ func FuzzKafka(f *testing.F) {
 			others.Headers = append(others.Headers, kgo.RecordHeader{Key: e.name, Value: []byte(e.value)})
 			sent.Headers = map[string]string{e.name: e.value}
 		}
-		if err := raw.ProduceSync(t.Context(), others).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, raw.ProduceSync(t.Context(), others).FirstErr())
 		nextRaw(t, raw)
 		equal(t, <-records, sent)
 	})
@@ -85,8 +75,6 @@ func FuzzKafka(f *testing.F) {
 func nextRaw(t *testing.T, raw *kgo.Client) *kgo.Record {
 	t.Helper()
 	fetches := raw.PollRecords(t.Context(), 1)
-	if err := fetches.Err(); err != nil {
-		t.Fatal(err)
-	}
+	testapp.OK(t, fetches.Err())
 	return fetches.Records()[0]
 }

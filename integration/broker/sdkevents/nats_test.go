@@ -9,6 +9,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/broker/sdkevents"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 
 	amnats "github.com/asyncmonolith/asyncmonolith-go/broker/nats"
 )
@@ -21,23 +22,15 @@ func FuzzNATS(f *testing.F) {
 	f.Add("1", "/", "t", "k", "Nats-Rollup", "all", []byte{})
 	f.Add("1", "/", "t", "k", "Content-Type", "text/plain", []byte{})
 	fake := new(fakeNATS)
-	nc, err := nats.Connect("", append(amnats.Options(), nats.InProcessServer(fake))...)
-	if err != nil {
-		f.Fatal(err)
-	}
+	nc := testapp.Must[*nats.Conn](f)(nats.Connect("", append(amnats.Options(), nats.InProcessServer(fake))...))
 	f.Cleanup(func() { nc.Close(); fake.running.Wait() })
-	publisher, err := amnats.NewPublisher(nc, amnats.PublisherConfig{})
-	if err != nil {
-		f.Fatal(err)
-	}
+	publisher := testapp.Must[*amnats.Publisher](f)(amnats.NewPublisher(nc, amnats.PublisherConfig{}))
 	subscriber, err := amnats.NewSubscriber(nc, amnats.SubscriberConfig{Stream: fakeStream, Consumer: fakeConsumer})
 	if err != nil {
 		f.Fatal(err)
 	}
 	raw := make(chan *nats.Msg, 8)
-	if _, err := nc.ChanSubscribe(fakeSubject, raw); err != nil {
-		f.Fatal(err)
-	}
+	testapp.OK(f, testapp.Second(nc.ChanSubscribe(fakeSubject, raw)))
 	records := subscribed(f, subscriber)
 	protocol := sdkevents.Protocol{Prefix: "ce-", ContentType: "Content-Type"}
 	fuzz(f, func(t *testing.T, e example) {
@@ -72,9 +65,7 @@ func FuzzNATS(f *testing.F) {
 			}
 			others.Header[name] = []string{value}
 		}
-		if err := nc.PublishMsg(others); err != nil {
-			t.Fatal(err)
-		}
+		testapp.OK(t, nc.PublishMsg(others))
 		<-raw
 		sent.Headers = nil
 		sent.ID = "" // it is not the event's, but Nats-Msg-Id
