@@ -124,7 +124,7 @@ func (tr *transactor) tryInTx(ctx context.Context, t *task, payload []byte) erro
 		return err
 	}
 	if err := own.commit([]*task{t}); err != nil {
-		return err
+		return condemnEnded(err, wakeups)
 	}
 	t.committed = true
 	wakeups.Send(tr.registry)

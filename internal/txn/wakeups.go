@@ -20,6 +20,7 @@ type Wakeups struct {
 	mu                sync.Mutex
 	payloadTypes      []string
 	schedules, events bool
+	closed            bool // by CloseEnded
 }
 
 // WithWakeups returns the context for such a transaction: see [Within]. Announcements with it wait
@@ -59,6 +60,13 @@ func (w *Wakeups) add(wake wakeup.Wake) {
 			w.payloadTypes = append(w.payloadTypes, payloadType)
 		}
 	}
+}
+
+// Closed reports whether [CloseEnded] closed the transaction.
+func (w *Wakeups) Closed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed
 }
 
 // Send announces everything after the commit.
