@@ -55,6 +55,17 @@ func (s *Store) CountUpTo(ctx context.Context, db bun.IDB, f poison.Filter, limi
 	return n, dberr.Wrap(err, "poison: count")
 }
 
+// IDs lists the ids of up to limit messages that match, in ascending order.
+func (s *Store) IDs(ctx context.Context, db bun.IDB, f poison.Filter, limit int) ([]int64, error) {
+	st, db, err := s.stores.Of(db, errNotMade)
+	where, mistake := rowsOf(f)
+	if err = errors.Join(err, mistake); err != nil {
+		return nil, dberr.Wrap(err, "poison: ids")
+	}
+	ids, err := st.Poison.IDs(ctx, db, where, limit)
+	return ids, dberr.Wrap(err, "poison: ids")
+}
+
 // GetHead is poison.Store.Get with at most maxBytes bytes of the payload, cut between two characters.
 // PayloadBytes is the full size. A negative maxBytes is bus.ErrInvalidOption.
 func (s *Store) GetHead(ctx context.Context, db bun.IDB, id int64, maxBytes int) (poison.Message, error) {
