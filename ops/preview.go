@@ -95,11 +95,9 @@ func previewPoisoned(ctx context.Context, s *Service, t *Target) (p Preview, err
 	}
 	t.Poisoned = &filter
 	var ids []int64
-	seen, whole, err := countIn(ctx, s, func(ctx context.Context, db bun.IDB) (_ poison.Preview, err error) {
-		if ids, err = s.poisoned.IDs(ctx, db, filter, opsaccess.MostPreviewed); err != nil {
-			return poison.Preview{}, err
-		}
-		return s.poisoned.Preview(ctx, db, filter, opsaccess.MostPreviewed)
+	seen, whole, err := countIn(ctx, s, func(ctx context.Context, db bun.IDB) (seen poison.Preview, err error) {
+		seen, ids, err = s.poisoned.PreviewIDs(ctx, db, filter, opsaccess.MostPreviewed)
+		return seen, err
 	})
 	switch {
 	case err != nil:

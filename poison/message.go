@@ -74,6 +74,9 @@ var _ = hooks.ProvidePoison(hooks.Poison{
 	Edit: func(ctx context.Context, s any, h bus.Handle, id int64, text []byte) error {
 		return s.(*Store).edit(ctx, h, id, text, func(bus.Consumer) error { return nil })
 	},
+	Preview: func(ctx context.Context, s any, db bun.IDB, filter any, limit int) (any, []int64, error) {
+		return s.(*Store).preview(ctx, db, filter.(Filter), limit)
+	},
 })
 
 func shown(row store.Poisoned) Message {

@@ -29,6 +29,7 @@ type Poison struct {
 	Rows    func(filter any) (store.PoisonFilter, error)
 	Requeue func(ctx context.Context, s any, db bun.IDB, f store.PoisonFilter, limit int, consumers []string) (Requeued, error)
 	Edit    func(ctx context.Context, s any, h bus.Handle, id int64, text []byte) error
+	Preview func(ctx context.Context, s any, db bun.IDB, filter any, limit int) (preview any, ids []int64, err error)
 }
 
 // Requeued is the outcome of a batch that was requeued.

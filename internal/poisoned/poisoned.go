@@ -55,15 +55,13 @@ func (s *Store) CountUpTo(ctx context.Context, db bun.IDB, f poison.Filter, limi
 	return n, dberr.Wrap(err, "poison: count")
 }
 
-// IDs lists the ids of up to limit messages that match, in ascending order.
-func (s *Store) IDs(ctx context.Context, db bun.IDB, f poison.Filter, limit int) ([]int64, error) {
-	st, db, err := s.stores.Of(db, errNotMade)
-	where, mistake := rowsOf(f)
-	if err = errors.Join(err, mistake); err != nil {
-		return nil, dberr.Wrap(err, "poison: ids")
+// PreviewIDs is poison.Store.Preview, and returns the ids of the messages that it counts, too.
+func (s *Store) PreviewIDs(ctx context.Context, db bun.IDB, f poison.Filter, limit int) (p poison.Preview, ids []int64, err error) {
+	seen, ids, err := hooks.Of.Poison.Preview(ctx, s.Store, db, f, limit)
+	if err != nil {
+		return p, nil, dberr.Wrap(err, "poison: preview")
 	}
-	ids, err := st.Poison.IDs(ctx, db, where, limit)
-	return ids, dberr.Wrap(err, "poison: ids")
+	return seen.(poison.Preview), ids, nil
 }
 
 // GetHead is poison.Store.Get with at most maxBytes bytes of the payload, cut between two characters.
