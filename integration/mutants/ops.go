@@ -24,7 +24,7 @@ func permissionMutants() []mutant {
 		{"ops: reasons are not redacted", in("operator.Poisoned.reason", returns("m.Reason")), onPostgres("TestContents"), `sees the secret`},
 		{"ops: an edit overwrites redacted content", in("operator.Poisoned.editable", without("string(c.Payload) != …")),
 			onPostgres("TestNoEditOfWhatIsHidden"), `want ErrRedacted`},
-		{"audit: asked after the change", in("ops.access.changeAfter", before("s.noted", "_, _ = fn(ctx, db)")), onPostgres("TestAudit"),
+		{"audit: asked after the change", in("ops.access.changeAfter", before("s.noted", "_, _ = fn(ctx, db, ids)")), onPostgres("TestAudit"),
 			`something was changed all the same`},
 		{"audit: decisions are not recorded", in("ops.Operations.decideIn", never("s.noted")), onPostgres("TestDecisionsAreInTheAudit"),
 			`want the audit's|the audit was told`},
