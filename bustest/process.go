@@ -15,6 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // Delivery is one run of a message.
@@ -121,7 +122,7 @@ func (k *Kit) nextSchedule(operation string) (time.Duration, bool) {
 	if len(payloadTypes) == 0 {
 		return 0, false
 	}
-	wait, ok, err := k.store.Schedules.Next(k.Context(), k.db, payloadTypes, nil)
+	wait, ok, err := k.store.Schedules.Next(k.Context(), k.db, payloadTypes, store.ScheduleFilter{})
 	if err != nil {
 		k.t.Fatalf("bustest: %s: look for schedules: %v", operation, err)
 	}

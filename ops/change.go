@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -27,33 +28,34 @@ type Change struct {
 }
 
 // allowed returns an error unless the principal may make the change, and it can be made in one
-// call.
-func (s access) allowed(ctx context.Context, c Change) error {
-	err := s.may(c.Action, c.Target.consumer())
+// call. It returns the ids that may be changed.
+func (s access) allowed(ctx context.Context, c Change) (ids []int64, err error) {
+	err = s.may(c.Action, c.Target.consumer())
 	if n := len(c.Target.IDs); err == nil && c.few() && (n < 1 || n > opsaccess.MostIDs) {
 		err = fmt.Errorf("%d ids: %w: 1 to %d are allowed; plan an operation for more", n, bus.ErrInvalidOption, opsaccess.MostIDs)
 	}
+	ids = c.Target.IDs
 	if err == nil && c.few() && s.who.Allow != nil {
-		err = s.allowedEach(ctx, c)
+		ids, err = s.allowedEach(ctx, c)
 	}
 	if err != nil {
-		return fmt.Errorf("ops: %s: %w", c.Action, err)
+		return nil, fmt.Errorf("ops: %s: %w", c.Action, err)
 	}
-	return nil
+	return ids, nil
 }
 
 // allowedEach returns an error unless the principal may change the consumers of the named
-// messages.
-func (s access) allowedEach(ctx context.Context, c Change) error {
-	consumersOf := s.service.store.Operations.ConsumersOf
-	if c.Action == Requeue || c.Action == Discard || c.Action == Edit {
-		consumersOf = s.service.store.Operations.ConsumersOfPoisoned
-	}
-	consumers, err := consumersOf(ctx, s.service.config.DB, c.Target.IDs)
+// messages. It returns the ids of those that exist. Allow was not asked about the others, which may
+// come to exist before the change.
+func (s access) allowedEach(ctx context.Context, c Change) (ids []int64, err error) {
+	poisoned := c.Action == Requeue || c.Action == Discard || c.Action == Edit
+	found, err := s.service.store.Operations.Named(ctx, s.service.config.DB, poisoned, c.Target.IDs)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.mayEach(c.Action, consumers)
+	consumers := store.Each(found, func(m store.Named) string { return m.ConsumerType })
+	slices.Sort(consumers)
+	return store.Each(found, func(m store.Named) int64 { return m.ID }), s.mayEach(c.Action, slices.Compact(consumers))
 }
 
 // few reports whether the change names its messages by id.
@@ -122,17 +124,21 @@ func (s access) changed(c Change) {
 	)
 }
 
-// change makes a change and writes its audit row in one transaction.
-func (s access) change(ctx context.Context, c Change, fn func(ctx context.Context, tx bun.Tx) (changed int, err error)) error {
-	if err := s.allowed(ctx, c); err != nil {
+// change makes a change and writes its audit row in one transaction. fn gets the ids of the target
+// that it may change.
+func (s access) change(
+	ctx context.Context, c Change, fn func(ctx context.Context, tx bun.Tx, ids []int64) (changed int, err error),
+) error {
+	ids, err := s.allowed(ctx, c)
+	if err != nil {
 		return err
 	}
 	ctx, wakeups := txn.WithWakeups(ctx)
-	err := s.inTx(ctx, func(tx bun.Tx) error {
+	err = s.inTx(ctx, func(tx bun.Tx) error {
 		if err := s.service.store.WriteFirst(ctx, tx); err != nil {
 			return err
 		}
-		changed, err := fn(ctx, tx)
+		changed, err := fn(ctx, tx, ids)
 		if err != nil {
 			return err
 		}
@@ -149,15 +155,18 @@ func (s access) change(ctx context.Context, c Change, fn func(ctx context.Contex
 
 // changeAfter is change for work that cannot be part of one transaction. It writes the audit row
 // first, as [Started]. The row stays [Started] if the process dies before the outcome is known.
-func (s access) changeAfter(ctx context.Context, c Change, fn func(ctx context.Context, db *bun.DB) (changed int, err error)) error {
-	if err := s.allowed(ctx, c); err != nil {
+func (s access) changeAfter(
+	ctx context.Context, c Change, fn func(ctx context.Context, db *bun.DB, ids []int64) (changed int, err error),
+) error {
+	ids, err := s.allowed(ctx, c)
+	if err != nil {
 		return err
 	}
 	db := s.service.config.DB
 	if err := s.inTx(ctx, func(tx bun.Tx) error { return s.noted(ctx, tx, &c, Started) }); err != nil {
 		return fmt.Errorf("ops: %s: %w", c.Action, err)
 	}
-	changed, err := fn(ctx, db)
+	changed, err := fn(ctx, db, ids)
 	c.Changed = int64(changed)
 	end := store.OperationChange{State: string(Done), Changed: c.Changed, Finished: true}
 	if err != nil {

@@ -110,25 +110,51 @@ func ofVersion(t Target) error {
 	return ofProjection(t)
 }
 
-func (s step) poisoned() poisoned.Chunk {
-	return poisoned.Chunk{Filter: *s.target.Poisoned, After: s.row.AfterID, UpTo: s.row.UpToID, Limit: s.limit, Consumers: s.consumers()}
+// poisoned returns the next messages. Of those that are pinned it returns the last id, and whether
+// there are more.
+func (s step) poisoned() (chunk poisoned.Chunk, last int64, more bool) {
+	chunk = poisoned.Chunk{Filter: *s.target.Poisoned, After: s.row.AfterID, UpTo: s.row.UpToID, Limit: s.limit, Consumers: s.consumers()}
+	if s.target.Pinned != nil {
+		if chunk.Filter.IDs, more = s.target.Pinned.behind(s.row.AfterID, s.limit); len(chunk.Filter.IDs) > 0 {
+			last = chunk.Filter.IDs[len(chunk.Filter.IDs)-1]
+		}
+	}
+	return chunk, last, more
 }
 
 // consumers are those that the plan names and Allow accepted at the start. Other consumers are not
 // changed, even if their messages arrived since.
 func (s step) consumers() []string { return newOperation(s.row).consumers() }
 
+// inChunk changes the next poisoned messages and completes the result of a step. The messages of a chunk that is pinned may all be gone.
+func (s step) inChunk(change func(chunk poisoned.Chunk) (moved, error)) (done moved, err error) {
+	chunk, last, more := s.poisoned()
+	if s.target.Pinned != nil && last == 0 { // a chunk without ids would be of all
+		return moved{end: true}, nil
+	}
+	if done, err = change(chunk); s.target.Pinned != nil {
+		done.last, done.end = last, !more
+	} else {
+		done.end = done.last == 0
+	}
+	return done, err
+}
+
 func requeue(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) {
-	done, err := d.poisoned.RequeueChunk(ctx, tx, s.poisoned())
-	return moved{
-		last: done.Last, end: done.Last == 0, changed: done.Requeued, alone: done.Conflicts,
-		ids: store.Each(done.Moved, func(m poisoned.Moved) int64 { return m.New }),
-	}, err
+	return s.inChunk(func(chunk poisoned.Chunk) (moved, error) {
+		done, err := d.poisoned.RequeueChunk(ctx, tx, chunk)
+		return moved{
+			last: done.Last, changed: done.Requeued, alone: done.Conflicts,
+			ids: store.Each(done.Moved, func(m poisoned.Moved) int64 { return m.New }),
+		}, err
+	})
 }
 
 func discard(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) {
-	n, last, err := d.poisoned.DiscardChunk(ctx, tx, s.poisoned())
-	return moved{last: last, end: last == 0, changed: n}, err
+	return s.inChunk(func(chunk poisoned.Chunk) (moved, error) {
+		n, last, err := d.poisoned.DiscardChunk(ctx, tx, chunk)
+		return moved{last: last, changed: n}, err
+	})
 }
 
 // pending returns the ids of the next messages, the last id examined, and whether there are more.

@@ -37,7 +37,7 @@ type Preview struct {
 	// Poisoned has details on poisoned messages. It is nil if the preview is Incomplete.
 	Poisoned *poison.Preview `json:"poisoned,omitempty"`
 
-	ids []int64 // pending messages that it changes; nil if there are too many
+	ids []int64 // messages that it changes; nil if there are too many
 }
 
 // ErrNoMatch is returned when the target matches nothing; use errors.Is.
@@ -81,6 +81,8 @@ func (s *Service) touched(ctx context.Context, named string, seen []string, whol
 	return briefly(ctx, s, s.config.DB, lookTime, s.store.Pending.StoredConsumers)
 }
 
+// previewPoisoned pins the target to the ids that match now. If there are too many, it pins the
+// highest id and the time.
 func previewPoisoned(ctx context.Context, s *Service, t *Target) (p Preview, err error) {
 	filter := *t.Poisoned
 	pin, err := s.pinned(ctx, s.store.Poison.LastOf)
@@ -92,16 +94,21 @@ func previewPoisoned(ctx context.Context, s *Service, t *Target) (p Preview, err
 		filter.PoisonedBefore = pin.at
 	}
 	t.Poisoned = &filter
-	seen, whole, err := countIn(ctx, s, func(ctx context.Context, db bun.IDB) (poison.Preview, error) {
-		return s.poisoned.Preview(ctx, db, filter, opsaccess.MostPreviewed)
+	var ids []int64
+	seen, whole, err := countIn(ctx, s, func(ctx context.Context, db bun.IDB) (seen poison.Preview, err error) {
+		seen, ids, err = s.poisoned.PreviewIDs(ctx, db, filter, opsaccess.MostPreviewed)
+		return seen, err
 	})
 	switch {
 	case err != nil:
 		return Preview{}, err
-	case p.UpTo == 0 || whole && seen.UpTo == 0:
+	case p.UpTo == 0 || whole && (seen.UpTo == 0 || len(ids) == 0):
 		return Preview{}, ErrNoMatch
 	case whole:
 		p.UpTo, p.Messages, p.More, p.Poisoned = seen.UpTo, seen.Messages, seen.More, &seen
+		if !seen.More {
+			p.ids = ids
+		}
 	default:
 		p.Incomplete, p.More = true, true
 	}

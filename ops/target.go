@@ -14,7 +14,7 @@ import (
 // ignore the field would change more than was planned.
 type unknownTargetError struct{ error }
 
-// pinnedTarget is the stored form of a target, with the ids of the pending messages it was planned
+// pinnedTarget is the stored form of a target, with the ids of the messages it was planned
 // for, if they are kept. An older version does not know the field and skips the operation.
 type pinnedTarget struct {
 	Target

@@ -166,49 +166,51 @@ func (s *Store) Preview(ctx context.Context, db bun.IDB, filter Filter, limit in
 	if limit < 1 {
 		return Preview{}, fmt.Errorf("poison: preview: of up to %d: %w: 1 or more is allowed", limit, bus.ErrInvalidOption)
 	}
-	st, db, err := s.stores.Of(db, errUnmade)
-	if err = errors.Join(err, filter.check()); err != nil {
-		return Preview{}, dberr.Wrap(err, "poison: preview")
-	}
-	p, err := s.preview(ctx, st, db, filter.rows(), limit)
+	p, _, err := s.preview(ctx, db, filter, limit)
 	if err != nil {
 		return Preview{}, dberr.Wrap(err, "poison: preview")
 	}
 	return p, nil
 }
 
-func (s *Store) preview(ctx context.Context, st *store.Store, db bun.IDB, f store.PoisonFilter, limit int) (p Preview, err error) {
+// preview also returns the ids of the messages that it counts.
+func (s *Store) preview(ctx context.Context, db bun.IDB, filter Filter, limit int) (p Preview, ids []int64, err error) {
+	st, db, err := s.stores.Of(db, errUnmade)
+	if err = errors.Join(err, filter.check()); err != nil {
+		return Preview{}, nil, err
+	}
+	f := filter.rows()
 	if p.UpTo, err = st.Poison.Last(ctx, db, f); err != nil || p.UpTo == 0 {
-		return Preview{}, err
+		return Preview{}, nil, err
 	}
 	f.UpToID = p.UpTo
 	known, err := names.Read(ctx, db, st, s.registry)
 	if err != nil {
-		return Preview{}, err
+		return Preview{}, nil, err
 	}
 	seen, err := st.Poison.Preview(ctx, db, f, known.Several(), limit)
 	if err != nil {
-		return Preview{}, err
+		return Preview{}, nil, err
 	}
 	fleet, err := s.admin.Processes(ctx, db, knownWithin)
 	if err != nil {
-		return Preview{}, err
+		return Preview{}, nil, err
 	}
 	fleet = slices.DeleteFunc(fleet, func(p admin.Process) bool { return p.Kind != "processor" })
 	alive := slices.DeleteFunc(slices.Clone(fleet), func(p admin.Process) bool { return p.Status != admin.ProcessAlive })
-	var last int64
-	for _, row := range seen {
+	for _, row := range seen.Kinds {
 		k := PreviewKind{
 			row.ConsumerType, row.PayloadType,
-			PreviewCounts{Messages: row.Messages, Oldest: row.Oldest.Time, Newest: row.Newest.Time, Conflicts: row.Conflicts},
+			PreviewCounts{Messages: row.Messages, Oldest: row.Oldest, Newest: row.Newest, Conflicts: row.Conflicts},
 		}
 		takes := func(c admin.ProcessConsumer) bool { return heartbeat.Consumer(c).Takes(k.Consumer, k.PayloadType) }
 		if len(fleet) > 0 && !slices.ContainsFunc(alive, func(p admin.Process) bool { return slices.ContainsFunc(p.Consumers, takes) }) {
 			k.Unhandled = k.Messages
 		}
 		p.add(k.PreviewCounts)
-		p.At, p.Kinds, last = row.Now.Time, append(p.Kinds, k), max(last, row.Last)
+		p.Kinds = append(p.Kinds, k)
 	}
-	p.More = last < p.UpTo && p.Messages >= limit
-	return p, nil
+	p.At = seen.Now
+	p.More = len(seen.IDs) >= limit && seen.IDs[len(seen.IDs)-1] < p.UpTo
+	return p, seen.IDs, nil
 }

@@ -63,6 +63,7 @@ var _ = hooks.Provide(hooks.Functions{
 		return s.edit(ctx, h, id, text, func(bus.Consumer) error { return nil })
 	},
 	"poison.Message": shown,
+	"poison.Preview": (*Store).preview,
 	"poison.Requeue": (*Store).requeue,
 	"poison.Rows":    func(f Filter) (store.PoisonFilter, error) { return f.rows(), f.check() },
 })

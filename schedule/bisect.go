@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -55,7 +56,7 @@ func (p *Processor) bisect(
 		return 0, []failure{f}, nil
 	}
 	for half := range slices.Chunk(ids, (len(ids)+1)/2) {
-		rows, err := p.fireTx(ctx, payloadTypes, store.ScheduleFilter{IDs: half}, len(half))
+		rows, err := p.fireTx(ctx, payloadTypes, store.ScheduleFilter{IDs: half, Tried: []int64{}}, len(half))
 		if err == nil {
 			n += len(rows)
 			continue
@@ -113,7 +114,8 @@ func (p *Processor) putAside(ctx context.Context, payloadTypes []string, n int, 
 func (p *Processor) postponeLater(ctx context.Context, payloadTypes []string, refused store.Schedule, cause error) error {
 	postponed := false
 	err := p.inTx(ctx, func(ctx context.Context, tx bun.Tx) error {
-		rows, err := p.store.Schedules.LockDue(ctx, tx, payloadTypes, store.ScheduleFilter{ID: refused.ID}, 1, fireTimeout+serverGrace)
+		this := store.ScheduleFilter{ID: refused.ID, Tried: []int64{}}
+		rows, err := p.store.Schedules.LockDue(ctx, tx, payloadTypes, this, 1, fireTimeout+serverGrace)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
@@ -130,11 +132,40 @@ func (p *Processor) postponeLater(ctx context.Context, payloadTypes []string, re
 	return err
 }
 
+// complain logs a schedule that is postponed, and keeps this processor from trying it before.
 func (p *Processor) complain(row store.Schedule, cause error) {
+	p.tried.add(row.ID, time.Now())
 	p.config.Logger.Error(
 		"schedule cannot fire", "schedule", row.ID, "name", row.Name, "tag", row.Tag, "error", errorlog.Text(cause), "next_try",
 		badDelay,
 	)
+}
+
+// tried holds the schedules that one processor has postponed. Other processors try them, too, since
+// the cause may be local: an older release cannot read what a newer one has written. It is safe for
+// concurrent use; the zero value is empty.
+type tried struct {
+	mu    sync.Mutex
+	until map[int64]time.Time
+}
+
+func (t *tried) add(id int64, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.until == nil {
+		t.until = make(map[int64]time.Time)
+	}
+	t.until[id] = now.Add(badDelay)
+}
+
+// ids returns the schedules that were postponed less than badDelay ago. It is never nil.
+func (t *tried) ids(now time.Time) []int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.until, func(_ int64, until time.Time) bool { return !until.After(now) })
+	ids := slices.AppendSeq([]int64{}, maps.Keys(t.until))
+	slices.Sort(ids)
+	return ids
 }
 
 // aside holds, in the memory of one processor, the schedules that failed and could not be marked.

@@ -37,7 +37,7 @@ func (p *Processor) fire(ctx context.Context, payloadTypes []string) (n int, err
 	for {
 		size, begun := p.batch.Load(), time.Now()
 		aside, _ := p.aside.waiting(begun)
-		filter, limit := store.ScheduleFilter{Sound: true, Except: aside}, int(size)
+		filter, limit := store.ScheduleFilter{Sound: true, Except: aside, Tried: p.tried.ids(begun)}, int(size)
 		rows, err := p.fireTx(ctx, payloadTypes, filter, limit)
 		if err == nil && len(rows) == 0 {
 			filter.Sound, filter.Failed, limit = false, true, 1

@@ -9,6 +9,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
@@ -82,7 +83,7 @@ func (p *Processor) next(ctx context.Context, payloadTypes []string) (time.Durat
 	defer cancel()
 	now := time.Now()
 	aside, at := p.aside.waiting(now)
-	wait, ok, err := p.store.Schedules.Next(ctx, p.db, payloadTypes, aside)
+	wait, ok, err := p.store.Schedules.Next(ctx, p.db, payloadTypes, store.ScheduleFilter{Except: aside, Tried: p.tried.ids(now)})
 	if err == nil && !at.IsZero() && (!ok || at.Sub(now) < wait) {
 		return max(at.Sub(now), 1), true, nil
 	}

@@ -42,6 +42,7 @@ type Processor struct {
 	reported atomic.Int64 // last check for unhandled payload types, in Unix nanoseconds
 	batch    atomic.Int64 // schedules per transaction, adapted to fireTimeout
 	aside    aside
+	tried    tried
 	// abandoned counts calls of the application that did not return after their context ended.
 	abandoned atomic.Int32
 	run       lifecycle.Run

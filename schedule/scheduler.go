@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -98,8 +99,8 @@ func Tag(tag string) Option {
 // An update replaces payload, tag, headers, expression and zone, including values set since by
 // [Scheduler.UpdateSchedule] and [Scheduler.UpdatePayload]. It clears LastError. It keeps the id,
 // the time of the last fire, and whether the schedule is paused. It keeps the next fire time if
-// expression and zone are the same; otherwise the next fire is the first of the new expression. A
-// [Scheduler.Trigger] that has not fired yet stays.
+// expression and zone are the same, unless the zone's rules have changed since; otherwise the next
+// fire is the first of the new expression. A [Scheduler.Trigger] that has not fired yet stays.
 func Name(name string) Option {
 	return func(s *Schedule) error {
 		if s.Name = name; name == "" {
@@ -194,9 +195,10 @@ func (s *Scheduler) write(
 	return id, nil
 }
 
-// save writes a schedule with its first fire after now.
+// save writes a schedule with its first fire after now. A schedule that exists with this expression
+// and zone keeps its next fire time, unless that is [stale].
 func (s *Scheduler) save(ctx context.Context, st *store.Store, tx bun.Tx, row store.Schedule) (int64, error) {
-	now, err := s.clock(ctx, st, tx, row.Name)
+	old, now, err := s.replaced(ctx, st, tx, row.Name)
 	if err != nil {
 		return 0, err
 	}
@@ -205,17 +207,38 @@ func (s *Scheduler) save(ctx context.Context, st *store.Store, tx bun.Tx, row st
 		return 0, err
 	}
 	row.AvailableAfter = store.Moment{Time: next}
+	if old.CronExpression == row.CronExpression && old.CronTimezone == row.CronTimezone && stale(old, now, next) {
+		if _, err := st.Schedules.Update(ctx, tx, old.ID, store.ScheduleChange{AvailableAfter: next}); err != nil {
+			return 0, err
+		}
+	}
 	return st.Schedules.Save(ctx, tx, row)
 }
 
-// clock reads the database's clock after it has locked the schedule that is to be replaced, if
-// there is one. Otherwise the same instant could fire twice.
-func (s *Scheduler) clock(ctx context.Context, st *store.Store, tx bun.Tx, name string) (time.Time, error) {
-	if name == "" {
-		return st.Now(ctx, tx)
+// stale reports whether a schedule's next fire time has to be set anew, to next: the rules of its
+// zone have changed since, or the clock that @every counts by was set back. One that is due stays.
+// So does an occurrence behind next: the fire times up to it have fired, or the clock was set back.
+func stale(row store.Schedule, now, next time.Time) bool {
+	at := row.AvailableAfter.Time
+	if fields := strings.Fields(row.CronExpression); strings.EqualFold(fields[0], "@every") {
+		return at.After(next)
 	}
-	_, now, err := st.Schedules.Lock(ctx, tx, store.ScheduleFilter{Name: name})
-	return now, err
+	again, err := nextFire(row.CronExpression, row.CronTimezone, at.Add(-1))
+	return err == nil && at.After(now) && !again.Equal(at) && !row.LastFiredAt.After(next)
+}
+
+// replaced locks the schedule that is to be replaced, and then reads the database's clock.
+// Otherwise the same instant could fire twice. Without such a schedule it returns a zero one.
+func (s *Scheduler) replaced(ctx context.Context, st *store.Store, tx bun.Tx, name string) (old store.Schedule, now time.Time, err error) {
+	if name == "" {
+		now, err = st.Now(ctx, tx)
+		return old, now, err
+	}
+	rows, now, err := st.Schedules.Lock(ctx, tx, store.ScheduleFilter{Name: name})
+	if len(rows) > 0 {
+		old = rows[0]
+	}
+	return old, now, err
 }
 
 // row checks and encodes everything but the next fire time. With an error the row still has its

@@ -158,6 +158,9 @@ func stateText(o ops.Operation) string {
 	if o.Skipped > 0 {
 		text += fmt.Sprintf(", %d skipped", o.Skipped)
 	}
+	if o.State == ops.Canary && o.Changed >= int64(o.Canary) {
+		text += ", waiting for these to run"
+	}
 	if o.Note != "" {
 		text += "; " + o.Note
 	}

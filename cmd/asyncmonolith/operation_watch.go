@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/connect"
@@ -28,6 +29,7 @@ func (r operationReport) watch(ctx context.Context, id int64, here bool) error {
 	defer ticker.Stop()
 	var o ops.Operation
 	lost := false
+	canaries := canaryNote{report: r}
 	for {
 		now, err := r.session.Operations().Get(ctx, id)
 		switch {
@@ -52,6 +54,7 @@ func (r operationReport) watch(ctx context.Context, id int64, here bool) error {
 		lost = err != nil
 		if !lost {
 			o = now
+			canaries.write(ctx, o, p)
 		}
 		if o.ID != 0 && over(o) && !lost {
 			p.end()
@@ -60,6 +63,33 @@ func (r operationReport) watch(ctx context.Context, id int64, here bool) error {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
+		}
+	}
+}
+
+// canaryNote says once why the canaries of an operation do not run, if no process consumes them.
+type canaryNote struct {
+	report operationReport
+	looked time.Time
+	said   bool
+}
+
+func (n *canaryNote) write(ctx context.Context, o ops.Operation, p *progress) {
+	if n.said || o.State != ops.Canary || o.Preview == nil || time.Since(n.looked) < progressEvery {
+		return
+	}
+	n.looked = time.Now()
+	overview, err := n.report.session.Overview(ctx)
+	if err != nil {
+		return // it is only a hint
+	}
+	for _, u := range overview.Unhandled {
+		if slices.Contains(o.Preview.Consumers, u.Consumer) {
+			n.said = true
+			p.end()
+			n.report.note("No live process consumes %s: the operation waits for one to run its canaries, and pauses itself after 10 minutes.",
+				u.Consumer)
+			return
 		}
 	}
 }

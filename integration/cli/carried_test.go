@@ -2,8 +2,10 @@ package cli_test
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -62,20 +64,47 @@ func TestAnOperationIsStartedWithoutARunner(t *testing.T) {
 // watched watches an operation until it says something, and ends that.
 func (s site) watched(id, want string) {
 	s.Helper()
-	c, _, _ := s.command(s.Context(), "operations", "watch", id)
+	if said := s.until(want, "operations", "watch", id); said != want {
+		s.Errorf("watch: got %q, want %q", said, want)
+	}
+}
+
+// until runs a command until it has written a text to its stderr, ends it, and returns what it wrote.
+func (s site) until(want string, args ...string) (said string) {
+	s.Helper()
+	c, _, _ := s.command(s.Context(), args...)
 	c.Stderr = nil
 	stderr, err := c.StderrPipe()
 	if err != nil {
 		s.Fatal(err)
 	}
 	testapp.OK(s, c.Start())
-	said := make([]byte, len(want))
-	n, _ := stderr.Read(said)
+	defer time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() }).Stop()
+	for one := make([]byte, 1); !strings.Contains(said, want); said += string(one) {
+		if _, err := io.ReadFull(stderr, one); err != nil {
+			break
+		}
+	}
 	_ = c.Process.Kill()
 	_ = c.Wait()
-	if string(said[:n]) != want {
-		s.Errorf("watch: got %q, want %q", said[:n], want)
-	}
+	return said
+}
+
+// TestCanariesThatNothingConsumes: who carries out an operation hears that no process runs its canaries.
+func TestCanariesThatNothingConsumes(t *testing.T) {
+	each(t, func(s site) {
+		a := filled(s)
+		start := []string{"requeue", "--consumer", "mail", "--undo-window", "0", "--yes", "--reason", "fixed", "--wait"}
+		if said := s.until("waiting for these to run", start...); strings.Contains(said, "No live process consumes") {
+			s.Errorf("a process lives: got %q, want no word of that", said)
+		}
+		a.Exec("DELETE FROM message_processes")
+		const want = "No live process consumes mail: the operation waits for one to run its canaries, and pauses itself after 10 minutes.\n"
+		run := []string{"operations", "run", s.idOf(a, "SELECT MAX(id) FROM message_operations")}
+		if said := s.until(want, run...); !strings.Contains(said, want) {
+			s.Errorf("got %q, want %q", said, want)
+		}
+	})
 }
 
 // TestTheSameHasPausedItself: who starts it again hears how it goes on, that nothing is done, and leaves no plan behind.

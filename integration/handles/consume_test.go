@@ -96,28 +96,47 @@ func TestAConsumerProducesInItsTransactionOfDatabaseSQL(t *testing.T) {
 	})
 }
 
-// TestAConsumerThatEndsItsTransactionIsNamed expects an error that blames the consumer, not the database.
+// TestAConsumerThatEndsItsTransactionIsNamed expects an error that blames the consumer, not the database, and no second attempt:
+// it would write again what the consumer has committed.
 func TestAConsumerThatEndsItsTransactionIsNamed(t *testing.T) {
 	t.Parallel()
 	const want = "outbox: the consumer committed or rolled back its transaction: only the library may end it"
-	consumers := map[string]bus.Consumer{
-		"commits": outbox.ConsumeTx("c", func(_ context.Context, tx *sql.Tx, _ order) error { return tx.Commit() }, bus.MaxAttempts(1)),
-		"rolls back": outbox.ConsumeTx("c", func(_ context.Context, tx bun.Tx, _ order) error { return tx.Rollback() },
-			bus.MaxAttempts(1)),
-		"in a group": outbox.ConsumeTx("c", func(_ context.Context, tx *sql.Tx, _ order) error { return tx.Commit() },
-			bus.MaxAttempts(1), outbox.GroupCommit(10)),
+	commits := func(runs *atomic.Int64) func(context.Context, *sql.Tx, order) error {
+		return func(_ context.Context, tx *sql.Tx, _ order) error { runs.Add(1); return tx.Commit() }
 	}
-	for name, consumer := range consumers {
+	for name, c := range map[string]struct {
+		consumer func(runs *atomic.Int64) bus.Consumer
+		most     int64 // runs of three messages
+	}{
+		"commits": {func(runs *atomic.Int64) bus.Consumer { return outbox.ConsumeTx("c", commits(runs)) }, 3},
+		"rolls back": {func(runs *atomic.Int64) bus.Consumer {
+			return outbox.ConsumeTx("c", func(_ context.Context, tx bun.Tx, _ order) error { runs.Add(1); return tx.Rollback() })
+		}, 3},
+		"in a batch": {func(runs *atomic.Int64) bus.Consumer {
+			return outbox.ConsumeBatchTx("c", func(_ context.Context, tx bun.Tx, orders []order) error {
+				runs.Add(int64(len(orders)))
+				return tx.Commit()
+			}, bus.BatchSize(10))
+		}, 3},
+		// Each runs again on its own: its neighbours may have done it.
+		"in a group": {func(runs *atomic.Int64) bus.Consumer {
+			return outbox.ConsumeTx("c", commits(runs), outbox.GroupCommit(10))
+		}, 6},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db *bun.DB) {
-				a := testapp.New(t, db, consumer)
+				var runs atomic.Int64
+				a := testapp.New(t, db, c.consumer(&runs))
 				a.ProduceMany(3)
 				a.Start(testapp.Fast())
 				testapp.Eventually(t, "all are poisoned", func() bool { return len(a.Poisoned()) == 3 })
+				if got := runs.Load(); got > c.most {
+					t.Errorf("runs: got %d, want at most %d", got, c.most)
+				}
 				for _, m := range a.Poisoned() {
-					if !strings.Contains(m.Errors, want) {
-						t.Errorf("errors: got %s, want %q", m.Errors, want)
+					if !strings.Contains(m.Errors, want) || m.Attempts != 1 {
+						t.Errorf("got %d attempts with %s, want one with %q", m.Attempts, m.Errors, want)
 					}
 				}
 			})

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,6 +67,7 @@ type deed struct {
 	do      func(tx consumerTx) error
 	only    dialect.Name
 	commits bool
+	ends    bool // the transaction, as if all was well: alone, the message is poisoned at once
 }
 
 var errDeed = errors.New("a deed")
@@ -73,24 +75,24 @@ var errDeed = errors.New("a deed")
 func deeds(kept func(tx consumerTx)) []deed {
 	pg := dialect.PG
 	return []deed{
-		{"commits", func(tx consumerTx) error { return tx.commit() }, 0, true},
-		{"commits and fails", func(tx consumerTx) error { return errors.Join(errDeed, tx.commit()) }, 0, true},
-		{"rolls back", func(tx consumerTx) error { return tx.rollback() }, 0, false},
-		{"rolls back and fails", func(tx consumerTx) error { return errors.Join(errDeed, tx.rollback()) }, 0, false},
-		{"commits in SQL", func(tx consumerTx) error { return tx.exec("COMMIT") }, 0, true},
-		{"rolls back in SQL", func(tx consumerTx) error { return tx.exec("ROLLBACK") }, 0, false},
-		{"begins anew in SQL", func(tx consumerTx) error { return errors.Join(tx.exec("ROLLBACK"), tx.exec("BEGIN")) }, 0, false},
-		{"leaves one open in it", func(tx consumerTx) error { return tx.nested() }, 0, false},
-		{"leaves one open in it and fails", func(tx consumerTx) error { return errors.Join(errDeed, tx.nested()) }, 0, false},
-		{"leaves rows open", func(tx consumerTx) error { return tx.leaveOpen() }, 0, false},
-		{"leaves rows open and fails", func(tx consumerTx) error { return errors.Join(errDeed, tx.leaveOpen()) }, 0, false},
-		{"leaves rows open and panics", func(tx consumerTx) error { _ = tx.leaveOpen(); panic("a deed") }, 0, false},
-		{"ends its goroutine", func(tx consumerTx) error { _ = tx.leaveOpen(); runtime.Goexit(); return nil }, 0, false},
-		{"hides a failed statement", func(tx consumerTx) error { _ = tx.exec("SELECT * FROM no_such_table"); return nil }, 0, false},
-		{"changes search_path", func(tx consumerTx) error { return tx.exec("SET search_path = pg_catalog") }, pg, false},
-		{"changes search_path locally", func(tx consumerTx) error { return tx.exec("SET LOCAL search_path = pg_catalog") }, pg, false},
-		{"keeps it", func(tx consumerTx) error { kept(tx); return nil }, 0, false},
-		{"keeps it and fails", func(tx consumerTx) error { kept(tx); return errDeed }, 0, false},
+		{"commits", func(tx consumerTx) error { return tx.commit() }, 0, true, true},
+		{"commits and fails", func(tx consumerTx) error { return errors.Join(errDeed, tx.commit()) }, 0, true, false},
+		{"rolls back", func(tx consumerTx) error { return tx.rollback() }, 0, false, true},
+		{"rolls back and fails", func(tx consumerTx) error { return errors.Join(errDeed, tx.rollback()) }, 0, false, false},
+		{"commits in SQL", func(tx consumerTx) error { return tx.exec("COMMIT") }, 0, true, true},
+		{"rolls back in SQL", func(tx consumerTx) error { return tx.exec("ROLLBACK") }, 0, false, true},
+		{"begins anew in SQL", func(tx consumerTx) error { return errors.Join(tx.exec("ROLLBACK"), tx.exec("BEGIN")) }, 0, false, true},
+		{"leaves one open in it", func(tx consumerTx) error { return tx.nested() }, 0, false, false},
+		{"leaves one open in it and fails", func(tx consumerTx) error { return errors.Join(errDeed, tx.nested()) }, 0, false, false},
+		{"leaves rows open", func(tx consumerTx) error { return tx.leaveOpen() }, 0, false, false},
+		{"leaves rows open and fails", func(tx consumerTx) error { return errors.Join(errDeed, tx.leaveOpen()) }, 0, false, false},
+		{"leaves rows open and panics", func(tx consumerTx) error { _ = tx.leaveOpen(); panic("a deed") }, 0, false, false},
+		{"ends its goroutine", func(tx consumerTx) error { _ = tx.leaveOpen(); runtime.Goexit(); return nil }, 0, false, false},
+		{"hides a failed statement", func(tx consumerTx) error { _ = tx.exec("SELECT * FROM no_such_table"); return nil }, 0, false, false},
+		{"changes search_path", func(tx consumerTx) error { return tx.exec("SET search_path = pg_catalog") }, pg, false, false},
+		{"changes search_path locally", func(tx consumerTx) error { return tx.exec("SET LOCAL search_path = pg_catalog") }, pg, false, false},
+		{"keeps it", func(tx consumerTx) error { kept(tx); return nil }, 0, false, false},
+		{"keeps it and fails", func(tx consumerTx) error { kept(tx); return errDeed }, 0, false, false},
 	}
 }
 
@@ -159,10 +161,16 @@ func misuses(t *testing.T, db *bun.DB, i int, consumer func(*misuse) bus.Consume
 	var ids []string
 	must(0, db.NewRaw("SELECT DISTINCT id FROM handles_effects WHERE id IN ('0', '1', '2', '3', '4', '5', 'bad') ORDER BY id").Scan(t.Context(), &ids))(t)
 	got := strings.Join(ids, ",")
-	if want := map[bool]string{true: "0,1,2,3,4,5,bad", false: "0,1,2,3,4,5"}; got != want[m.deed.commits] && got != "0,1,2,3,4,bad" {
-		t.Errorf("got effects %s, want those of each message, and none of a run that failed", got)
+	wanted := []string{"0,1,2,3,4,5", "0,1,2,3,4,bad"} // the second, if its first run was well
+	if m.deed.commits {
+		wanted[0] = "0,1,2,3,4,5,bad"
 	}
-	if len(a.Poisoned()) > 0 {
-		t.Errorf("got poisoned messages %v, want none", a.Poisoned())
+	if poisoned := a.Poisoned(); m.deed.ends && len(poisoned) == 1 && strings.Contains(poisoned[0].Payload, `"id":"5"`) { // it ran alone
+		wanted = []string{strings.Replace(wanted[0], ",5", "", 1)}
+	} else if len(poisoned) > 0 {
+		t.Errorf("got poisoned messages %v, want none", poisoned)
+	}
+	if !slices.Contains(wanted, got) {
+		t.Errorf("got effects %s, want %v: those of each message, and none of a run that failed", got, wanted)
 	}
 }

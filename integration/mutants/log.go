@@ -57,5 +57,7 @@ func scheduleMutants() []mutant {
 		{"schedule: a failure moves the fire time",
 			in("schedule.Processor.postpone", before("if row.Due() {…}", "change.AvailableAfter = row.Now.Time")),
 			inSchedule("TestAFailedFireKeepsItsScheduledTime/after_a_new_payload/postgres"), `got runs for`},
+		{"schedule: a failure postpones it for all", in("schedule.Processor.next", omit("Tried")),
+			inSchedule("TestAnOlderReleaseDoesNotDelayWhatANewerOneCanFire/postgres"), `fire: got 0, error <nil>, want 1`},
 	}
 }

@@ -63,6 +63,31 @@ func TestAPlanChangesOnlyWhatItListed(t *testing.T) {
 	})
 }
 
+// TestAPlanOfPoisonedMessagesChangesWhatItHasSeen: a message is poisoned while the plan is made, and committed afterwards. Its time
+// and its id are those of a message that was seen, but the operation does not change it.
+// Promise: plan
+func TestAPlanOfPoisonedMessagesChangesWhatItHasSeen(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		for _, action := range []ops.Action{ops.Discard, ops.Requeue} {
+			a, _ := testapp.NewPoisoned(t, db, 3, testapp.Consumed("c"))
+			d := serviceOf(t, db, a.Registry)
+			s := operator.As(d, someone(ops.Administrator))
+			stop := runner(t, d)
+			late := a.Count("SELECT MIN(id) FROM poisoned_messages")
+			a.Exec("UPDATE poisoned_messages SET consumer_type = 'unseen' WHERE id = ?", late)
+			o := planned(t, s, action, ofConsumer("c"))
+			a.Exec("UPDATE poisoned_messages SET consumer_type = 'c' WHERE id = ?", late)
+			_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "why", Canary: -1}))
+			if after := awaitState(t, s, o.ID, ops.Done); o.Preview.Messages != 2 || after.Changed != 2 || len(a.Poisoned()) != 1 {
+				t.Errorf("%s: %d planned, %d changed, %d left, want 2, 2 and 1", action, o.Preview.Messages, after.Changed, len(a.Poisoned()))
+			}
+			stop()
+			a.Exec("DELETE FROM poisoned_messages")
+		}
+	})
+}
+
 // TestALargePlanCoversTheFirstMessages: where it matters which those are, no more are changed than are kept.
 // Promise: plan
 func TestALargePlanCoversTheFirstMessages(t *testing.T) {

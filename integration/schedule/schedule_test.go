@@ -392,3 +392,37 @@ func misfire(skip bool) schedule.Misfire {
 	}
 	return schedule.FireOnce
 }
+
+// TestAChangeOfAZonesRulesMovesTheNextFire: a schedule was written with other rules of its zone, or by a clock that was set back
+// since. The next boot sets its next fire time anew. It keeps one that is due, one that is an occurrence, and that of @every.
+func TestAChangeOfAZonesRulesMovesTheNextFire(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		s, ctx := a.Scheduler(), t.Context()
+		write := func(expression string) schedule.Schedule {
+			t.Helper()
+			id := testapp.Must[int64](t)(s.Upsert(ctx, db, order{}, expression, "Europe/Amsterdam", schedule.Name(expression)))
+			return testapp.Must[schedule.Schedule](t)(s.Get(ctx, db, id))
+		}
+		const july, every = "0 0 12 1 7 *", "@every 10000h"
+		for _, c := range []struct {
+			expression string
+			by         time.Duration // what its next fire time is off by
+			kept       bool
+		}{
+			{july, 0, true}, {july, -time.Hour, false}, {july, time.Hour, false}, {july, -20000 * time.Hour, true},
+			{every, 0, true}, {every, -time.Hour, true}, {every, time.Hour, false}, {every, -20000 * time.Hour, true},
+		} {
+			a.Exec("DELETE FROM scheduled_messages")
+			first := write(c.expression)
+			at := first.NextFire.Add(c.by)
+			x := refusing{app: a}
+			x.setTimes(at, at.Add(-30000*time.Hour))
+			again := write(c.expression)
+			if c.kept && !again.NextFire.Equal(at) || !c.kept && again.NextFire.Sub(first.NextFire).Abs() > time.Minute {
+				t.Errorf("%s, set to %s: got %s, %t to keep it, else %s", c.expression, at, again.NextFire, c.kept, first.NextFire)
+			}
+		}
+	})
+}

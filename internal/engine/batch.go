@@ -88,6 +88,10 @@ func (g *group) tryBatch(members []*member) (rest []*member) {
 		return rest
 	}
 	if err := own.commit(tasksOf(held)); err != nil { // one of them may be to blame
+		if ended := condemnEnded(err, wakeups); ended != err {
+			answer(held, ended)
+			return nil
+		}
 		repeat(held, err)
 		others = append(held, others...)
 		return nil

@@ -66,7 +66,9 @@ func isTransactional(c bus.ConsumerConfig) bool { return access.Value(&c, transa
 // errFenced releases a message that is no longer ours to run: another process may have claimed it.
 var errFenced error = &bus.OutcomeError{Outcome: bus.Released, Err: bus.ErrLeaseLost}
 
-// errHidden counts as an attempt: the transaction holds the row lock, so no other one removed it.
+// errHidden is the consumer's doing: the transaction holds the row lock, so no other one removed the
+// message. It is permanent for a message that runs alone: each attempt would end like this, and might
+// write again what the consumer has committed in SQL.
 var errHidden = errors.New("the message is not to be found any more, be it that the consumer has removed it, has ended the transaction, " +
 	"has changed to another database, or that row-level security hides it")
 
@@ -128,7 +130,10 @@ func (tr *transactor) tryInTx(ctx context.Context, t *task, payload []byte) erro
 		return err
 	}
 	if err := own.commit([]*task{t}); err != nil {
-		return err
+		if errors.Is(err, errHidden) {
+			return bus.Permanent(err)
+		}
+		return condemnEnded(err, wakeups)
 	}
 	t.committed = true
 	wakeups.Committed()

@@ -13,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // cause is why a run of a transactional consumer failed, if the handler is not to blame.
@@ -78,6 +79,15 @@ func (t *consumerTx) blame(ctx context.Context, err error) error {
 
 // errEnded replaces sql.ErrTxDone, which does not say who ended the transaction.
 var errEnded = errors.New("outbox: the consumer committed or rolled back its transaction: only the library may end it")
+
+// condemnEnded makes errEnded permanent: another attempt would write again what the consumer has
+// committed. It does not if the library closed the transaction after the database had ended it.
+func condemnEnded(err error, wakeups *txn.Wakeups) error {
+	if err == errEnded && !wakeups.Closed() {
+		return bus.Permanent(err)
+	}
+	return err
+}
 
 // ofTransaction returns the error of a message for one of our statements. It is a fault if the
 // database is to blame; otherwise the handler has broken the transaction.

@@ -99,5 +99,5 @@ func (s *Consumers) Resume(ctx context.Context, consumer, reason string) error {
 
 func (s *Consumers) change(ctx context.Context, a ops.Action, consumer, reason string, fn func(context.Context, bun.Tx) error) error {
 	change := ops.Change{Action: a, Reason: reason, Target: ops.Target{Consumer: consumer}}
-	return s.access.Change(ctx, change, func(ctx context.Context, tx bun.Tx) (int, error) { return 0, fn(ctx, tx) })
+	return s.access.Change(ctx, change, func(ctx context.Context, tx bun.Tx, _ []int64) (int, error) { return 0, fn(ctx, tx) })
 }

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -137,7 +138,7 @@ func (s *Messages) Explain(ctx context.Context, id int64) (admin.Explanation, er
 // bus.ErrInvalidOption. Use [ops.Operations.Plan] for more.
 func (s *Messages) RunNow(ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
 	change := ops.Change{Action: ops.RunNow, Reason: reason, Target: ops.Target{IDs: ids}}
-	return s.changePending(ctx, change, func(ctx context.Context, db *bun.DB) (admin.Result, error) {
+	return s.changePending(ctx, change, func(ctx context.Context, db *bun.DB, ids []int64) (admin.Result, error) {
 		return s.access.Admin.RunNow(ctx, db, ids...)
 	})
 }
@@ -146,7 +147,7 @@ func (s *Messages) RunNow(ctx context.Context, reason string, ids ...int64) (adm
 // error is bus.ErrInvalidOption. Use [ops.Operations.Plan] for more.
 func (s *Messages) Reschedule(ctx context.Context, reason string, at time.Time, ids ...int64) (admin.Result, error) {
 	change := ops.Change{Action: ops.Reschedule, Reason: reason, Target: ops.Target{IDs: ids, At: at}}
-	return s.changePending(ctx, change, func(ctx context.Context, db *bun.DB) (admin.Result, error) {
+	return s.changePending(ctx, change, func(ctx context.Context, db *bun.DB, ids []int64) (admin.Result, error) {
 		return s.access.Admin.Reschedule(ctx, db, at, ids...)
 	})
 }
@@ -155,7 +156,7 @@ func (s *Messages) Reschedule(ctx context.Context, reason string, at time.Time, 
 // bus.ErrInvalidOption. Use [ops.Operations.Plan] for more.
 func (s *Messages) Cancel(ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
 	change := ops.Change{Action: ops.Cancel, Reason: reason, Target: ops.Target{IDs: ids}}
-	return s.changePending(ctx, change, func(ctx context.Context, db *bun.DB) (admin.Result, error) {
+	return s.changePending(ctx, change, func(ctx context.Context, db *bun.DB, ids []int64) (admin.Result, error) {
 		return s.access.Admin.Cancel(ctx, db, ids...)
 	})
 }
@@ -163,10 +164,16 @@ func (s *Messages) Cancel(ctx context.Context, reason string, ids ...int64) (adm
 // changePending changes messages that processors may hold, which needs admin.Client's own
 // transactions.
 func (s *Messages) changePending(
-	ctx context.Context, c ops.Change, fn func(context.Context, *bun.DB) (admin.Result, error),
+	ctx context.Context, c ops.Change, fn func(context.Context, *bun.DB, []int64) (admin.Result, error),
 ) (result admin.Result, err error) {
-	err = s.access.ChangeAfter(ctx, c, func(ctx context.Context, db *bun.DB) (int, error) {
-		result, err = fn(ctx, db)
+	err = s.access.ChangeAfter(ctx, c, func(ctx context.Context, db *bun.DB, ids []int64) (int, error) {
+		result, err = fn(ctx, db, ids)
+		for _, id := range c.Target.IDs {
+			if !slices.Contains(ids, id) && !slices.Contains(result.Missing, id) {
+				result.Missing = append(result.Missing, id)
+			}
+		}
+		slices.Sort(result.Missing)
 		return result.Changed, err
 	})
 	return result, err

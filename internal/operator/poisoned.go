@@ -104,9 +104,11 @@ func (s *Poisoned) reason(ctx context.Context, m poison.Message) string {
 func (s *Poisoned) Requeue(ctx context.Context, reason string, ids ...int64) (result poisoned.ChunkResult, err error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	change := ops.Change{Action: ops.Requeue, Reason: reason, Target: ops.Target{IDs: ids}}
-	chunk := poisoned.Chunk{Filter: poison.Filter{IDs: ids}, UpTo: math.MaxInt64, Limit: opsaccess.MostIDs}
-	err = s.access.Change(ctx, change, func(ctx context.Context, tx bun.Tx) (int, error) {
-		result, err = s.access.Poisoned.RequeueChunk(ctx, tx, chunk)
+	err = s.access.Change(ctx, change, func(ctx context.Context, tx bun.Tx, ours []int64) (int, error) {
+		if result = (poisoned.ChunkResult{}); len(ours) > 0 { // an empty filter would select all
+			chunk := poisoned.Chunk{Filter: poison.Filter{IDs: ours}, UpTo: math.MaxInt64, Limit: opsaccess.MostIDs}
+			result, err = s.access.Poisoned.RequeueChunk(ctx, tx, chunk)
+		}
 		result.Missing = len(ids) - result.Requeued - result.Conflicts
 		return result.Requeued, err
 	})
@@ -120,7 +122,7 @@ func (s *Poisoned) Requeue(ctx context.Context, reason string, ids ...int64) (re
 // ids; otherwise the error is bus.ErrInvalidOption. Use [ops.Operations.Plan] for more.
 func (s *Poisoned) Discard(ctx context.Context, reason string, ids ...int64) (discarded int, err error) {
 	change := ops.Change{Action: ops.Discard, Reason: reason, Target: ops.Target{IDs: ids}}
-	err = s.access.Change(ctx, change, func(ctx context.Context, tx bun.Tx) (int, error) {
+	err = s.access.Change(ctx, change, func(ctx context.Context, tx bun.Tx, ids []int64) (int, error) {
 		discarded, err = s.access.Poisoned.Discard(ctx, tx, ids...)
 		return discarded, err
 	})
@@ -154,7 +156,10 @@ func (s *Poisoned) EditAndRequeue(ctx context.Context, reason string, id int64, 
 	return s.access.Change(
 		ctx,
 		ops.Change{Action: ops.Edit, Reason: reason, Target: ops.Target{IDs: []int64{id}}},
-		func(ctx context.Context, tx bun.Tx) (int, error) {
+		func(ctx context.Context, tx bun.Tx, ids []int64) (int, error) {
+			if len(ids) == 0 {
+				return 0, poison.ErrNotFound
+			}
 			return 1, s.access.Poisoned.EditAndRequeueText(ctx, tx, id, text)
 		},
 	)
@@ -188,7 +193,7 @@ func (s *Poisoned) Export(
 		return 0, fmt.Errorf("ops: export: %w", err)
 	}
 	change := ops.Change{Action: ops.Export, Reason: reason, Target: ops.Target{Poisoned: &filter}}
-	err = s.access.ChangeAfter(ctx, change, func(ctx context.Context, _ *bun.DB) (int, error) {
+	err = s.access.ChangeAfter(ctx, change, func(ctx context.Context, _ *bun.DB, _ []int64) (int, error) {
 		exported, err = s.access.Poisoned.Export(ctx, s.access.ReadDB, filter, func(m poison.Message) error {
 			if err := s.access.May(ops.Export, m.Consumer); err != nil {
 				return err

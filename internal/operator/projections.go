@@ -43,7 +43,7 @@ func (s *Projections) Parked(ctx context.Context, name string, version int, afte
 // were.
 func (s *Projections) Resume(ctx context.Context, reason, name string, version int) (resumed int, err error) {
 	change := ops.Change{Action: ops.ResumeProjection, Reason: reason, Target: ops.Target{Projection: name, Version: version}}
-	err = s.access.Change(ctx, change, func(ctx context.Context, tx bun.Tx) (int, error) {
+	err = s.access.Change(ctx, change, func(ctx context.Context, tx bun.Tx, _ []int64) (int, error) {
 		resumed, err = s.access.Projections.Resume(ctx, tx, name, version)
 		return 0, err
 	})

@@ -110,5 +110,5 @@ func (s *Schedules) changeSchedule(
 	ctx context.Context, a ops.Action, reason string, id int64, fn func(context.Context, bus.Handle, int64) error,
 ) error {
 	change := ops.Change{Action: a, Reason: reason, Target: ops.Target{Schedule: id}}
-	return s.access.Change(ctx, change, func(ctx context.Context, tx bun.Tx) (int, error) { return 0, fn(ctx, tx, id) })
+	return s.access.Change(ctx, change, func(ctx context.Context, tx bun.Tx, _ []int64) (int, error) { return 0, fn(ctx, tx, id) })
 }

@@ -42,10 +42,11 @@ type Access[Action, Change, Content, Overview any] struct {
 	Text func(ctx context.Context, c Content, text string) string
 	// Look runs a query within the service's limits of concurrency and time. It does not check permissions.
 	Look func(ctx context.Context, fn func(ctx context.Context, db bun.IDB) error) error
-	// Change makes a change and writes its audit row in one transaction.
-	Change func(ctx context.Context, c Change, fn func(ctx context.Context, tx bun.Tx) (changed int, err error)) error
+	// Change makes a change and writes its audit row in one transaction. fn gets the ids of the target that it may change: not
+	// those of messages about which Principal.Allow could not be asked, because they did not exist.
+	Change func(ctx context.Context, c Change, fn func(ctx context.Context, tx bun.Tx, ids []int64) (changed int, err error)) error
 	// ChangeAfter is Change for work that cannot be part of one transaction. It writes the audit row first.
-	ChangeAfter func(ctx context.Context, c Change, fn func(ctx context.Context, db *bun.DB) (changed int, err error)) error
+	ChangeAfter func(ctx context.Context, c Change, fn func(ctx context.Context, db *bun.DB, ids []int64) (changed int, err error)) error
 	// Overview returns an overview that includes each change of the service.
 	Overview func(ctx context.Context) (Overview, error)
 	// CachedOverview is Overview, but does not wait for an expired overview to be made anew.

@@ -41,6 +41,9 @@ var (
 	message = hooks.Function[func(row store.Poisoned) poison.Message]("poison.Message")
 	rowsOf  = hooks.Function[func(f poison.Filter) (store.PoisonFilter, error)]("poison.Rows")
 	edit    = hooks.Function[func(ctx context.Context, s *poison.Store, h bus.Handle, id int64, text []byte) error]("poison.Edit")
+	preview = hooks.Function[func(
+		s *poison.Store, ctx context.Context, db bun.IDB, f poison.Filter, limit int,
+	) (p poison.Preview, ids []int64, err error)]("poison.Preview")
 	requeue = hooks.Function[func(
 		s *poison.Store, ctx context.Context, db bun.IDB, f store.PoisonFilter, limit int, consumers []string,
 	) (done poison.Result, last int64, rows []store.Poisoned, err error)]("poison.Requeue")
@@ -59,6 +62,12 @@ func (s *Store) CountUpTo(ctx context.Context, db bun.IDB, f poison.Filter, limi
 	}
 	n, err := st.Poison.Count(ctx, db, where, limit)
 	return n, dberr.Wrap(err, "poison: count")
+}
+
+// PreviewIDs is poison.Store.Preview, and returns the ids of the messages that it counts, too.
+func (s *Store) PreviewIDs(ctx context.Context, db bun.IDB, f poison.Filter, limit int) (p poison.Preview, ids []int64, err error) {
+	p, ids, err = preview(s.Store, ctx, db, f, limit)
+	return p, ids, dberr.Wrap(err, "poison: preview")
 }
 
 // GetHead is poison.Store.Get with at most maxBytes bytes of the payload, cut between two characters.

@@ -125,18 +125,9 @@ func (s *OperationStore) ForgetPlan(ctx context.Context, db bun.IDB, id int64, s
 }
 
 // ConsumersOf returns the stored consumer types of pending messages.
-func (s *OperationStore) ConsumersOf(ctx context.Context, db bun.IDB, ids []int64) ([]string, error) {
-	return s.consumersOf(ctx, db, "{messages}", ids)
-}
-
-// ConsumersOfPoisoned is ConsumersOf for poisoned messages.
-func (s *OperationStore) ConsumersOfPoisoned(ctx context.Context, db bun.IDB, ids []int64) ([]string, error) {
-	return s.consumersOf(ctx, db, "{poisoned}", ids)
-}
-
-func (s *OperationStore) consumersOf(ctx context.Context, db bun.IDB, table string, ids []int64) (names []string, err error) {
+func (s *OperationStore) ConsumersOf(ctx context.Context, db bun.IDB, ids []int64) (names []string, err error) {
 	for part := range slices.Chunk(ids, 1000) {
-		found, err := read[[]string](ctx, s.tables, db, `SELECT DISTINCT consumer_type FROM `+table+` WHERE id IN (?)`, bun.List(part))
+		found, err := read[[]string](ctx, s.tables, db, `SELECT DISTINCT consumer_type FROM {messages} WHERE id IN (?)`, bun.List(part))
 		if err != nil {
 			return nil, err
 		}
@@ -144,6 +135,21 @@ func (s *OperationStore) consumersOf(ctx context.Context, db bun.IDB, table stri
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
+}
+
+// Named is a message with the consumer under which it is stored.
+type Named struct {
+	ID           int64  `bun:"id"`
+	ConsumerType string `bun:"consumer_type"`
+}
+
+// Named returns those of the pending or poisoned messages that exist.
+func (s *OperationStore) Named(ctx context.Context, db bun.IDB, poisoned bool, ids []int64) ([]Named, error) {
+	table := "{messages}"
+	if poisoned {
+		table = "{poisoned}"
+	}
+	return read[[]Named](ctx, s.tables, db, `SELECT id, consumer_type FROM `+table+` WHERE id IN (?) ORDER BY id`, bun.List(ids))
 }
 
 // List lists operations, the newest first unless the filter has another order.

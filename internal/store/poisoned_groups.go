@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -95,33 +97,77 @@ func (s *PoisonStore) FailuresOf(ctx context.Context, db bun.IDB, groups []Group
 
 // PoisonKind sums up the matching messages of a consumer and payload type.
 type PoisonKind struct {
+	ConsumerType, PayloadType string
+	Messages                  int
+	Conflicts                 int // messages whose insert id is pending
+	Oldest, Newest            time.Time
+}
+
+// PoisonPreview sums up poisoned messages.
+type PoisonPreview struct {
+	Now   time.Time
+	IDs   []int64      // in ascending order
+	Kinds []PoisonKind // sorted by consumer and payload type
+}
+
+// previewed is a message of a preview.
+type previewed struct {
+	ID           int64          `bun:"id"`
 	ConsumerType string         `bun:"consumer_type"`
 	PayloadType  string         `bun:"payload_type"`
-	Messages     int            `bun:"messages"`
-	Conflicts    int            `bun:"conflicts"` // whose insert id is pending
-	Oldest       dialect.Moment `bun:"oldest"`
-	Newest       dialect.Moment `bun:"newest"`
-	Last         int64          `bun:"last"` // the highest id
+	PoisonedAt   dialect.Moment `bun:"poisoned_at"`
+	Conflict     int            `bun:"conflict"`
 	Now          dialect.Moment `bun:"now"`
 }
 
-// Preview looks at the first matching messages in the order of their ids. An insert id may
+// Preview looks at the first matching messages in the order of their ids, in pages. An insert id may
 // be pending under any name of its consumer.
-func (s *PoisonStore) Preview(ctx context.Context, db bun.IDB, f PoisonFilter, names [][]string, limit int) ([]PoisonKind, error) {
+func (s *PoisonStore) Preview(ctx context.Context, db bun.IDB, f PoisonFilter, names [][]string, limit int) (p PoisonPreview, err error) {
+	of := make(map[[2]string]*PoisonKind)
+	for more := true; more; {
+		page := min(limit-len(p.IDs), previewPage)
+		rows, err := s.previewed(ctx, db, f, names, page)
+		if err != nil {
+			return PoisonPreview{}, err
+		}
+		for _, row := range rows {
+			p.Now, p.IDs, f.AfterID = row.Now.Time, append(p.IDs, row.ID), row.ID
+			key := [2]string{row.ConsumerType, row.PayloadType}
+			if of[key] == nil {
+				of[key] = &PoisonKind{ConsumerType: row.ConsumerType, PayloadType: row.PayloadType, Oldest: row.PoisonedAt.Time}
+			}
+			of[key].add(row)
+		}
+		more = len(rows) == page && len(p.IDs) < limit
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(of), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+		p.Kinds = append(p.Kinds, *of[key])
+	}
+	return p, nil
+}
+
+// previewPage is how many messages a preview reads at a time.
+const previewPage = 10_000
+
+func (s *PoisonStore) previewed(ctx context.Context, db bun.IDB, f PoisonFilter, names [][]string, limit int) ([]previewed, error) {
 	taken, args := "k.consumer_type = p.consumer_type", []any(nil)
 	for _, of := range names {
 		taken += " OR p.consumer_type IN (?) AND k.consumer_type IN (?)"
 		args = append(args, bun.List(of), bun.List(of))
 	}
 	where := s.poisonWhere(ctx, f)
-	return read[[]PoisonKind](
-		ctx,
-		s.tables,
-		db,
-		`SELECT x.consumer_type, x.payload_type, count(*) AS messages, SUM(x.conflict) AS conflicts, MIN(x.poisoned_at) AS oldest, MAX(x.poisoned_at) AS newest, MAX(x.id) AS last, {now} AS now
-FROM (SELECT p.id, p.consumer_type, p.payload_type, p.poisoned_at,
-    CASE WHEN p.insert_id IS NOT NULL AND (SELECT 1 FROM {keys} k WHERE k.insert_id = p.insert_id AND k.id IS NOT NULL AND (`+taken+`) LIMIT 1) IS NOT NULL THEN 1 ELSE 0 END AS conflict
-  FROM {poisoned} p WHERE `+where.where()+` ORDER BY p.id LIMIT ?) x
-GROUP BY x.consumer_type, x.payload_type ORDER BY x.consumer_type, x.payload_type`,
-		append(append(args, where.args...), limit)...)
+	return read[[]previewed](ctx, s.tables, db, `SELECT p.id, p.consumer_type, p.payload_type, p.poisoned_at,
+  CASE WHEN p.insert_id IS NOT NULL AND (SELECT 1 FROM {keys} k WHERE k.insert_id = p.insert_id AND k.id IS NOT NULL AND (`+taken+`) LIMIT 1) IS NOT NULL THEN 1 ELSE 0 END AS conflict,
+  {now} AS now
+FROM {poisoned} p WHERE `+where.where()+` ORDER BY p.id LIMIT ?`, append(append(args, where.args...), limit)...)
+}
+
+func (k *PoisonKind) add(row previewed) {
+	k.Messages, k.Conflicts = k.Messages+1, k.Conflicts+row.Conflict
+	if row.PoisonedAt.Before(k.Oldest) {
+		k.Oldest = row.PoisonedAt.Time
+	}
+	if row.PoisonedAt.After(k.Newest) {
+		k.Newest = row.PoisonedAt.Time
+	}
 }

@@ -36,14 +36,10 @@ type Schedule struct {
 }
 
 // Due reports whether the schedule's own fire time has come.
-func (s Schedule) Due() bool {
-	return !s.Paused && !s.AvailableAfter.After(s.Now.Time) && !s.RetryAt.After(s.Now.Time)
-}
+func (s Schedule) Due() bool { return !s.Paused && !s.AvailableAfter.After(s.Now.Time) }
 
-// RunNow reports whether an extra run was requested.
-func (s Schedule) RunNow() bool {
-	return !s.RunAt.IsZero() && !s.RunAt.After(s.Now.Time) && !s.RetryAt.After(s.Now.Time)
-}
+// RunNow reports whether an extra run was requested, be it by a clock that was set back since.
+func (s Schedule) RunNow() bool { return !s.RunAt.IsZero() }
 
 // ScheduleFilter selects schedules; zero fields select all.
 type ScheduleFilter struct {
@@ -54,6 +50,22 @@ type ScheduleFilter struct {
 	Failed    bool  // only those that failed to fire the last time
 	Sound     bool  // only those that did not fail
 	After     int64 // only those with greater ids
+
+	// Tried limits RetryAt to these schedules: those that the process itself could not fire. The
+	// others are due for it, because it may be able to fire what another release cannot. Nil means all.
+	Tried []int64
+}
+
+// retried returns the conditions under which RetryAt does not bind a schedule, and under which it does.
+func (f ScheduleFilter) retried() (free, bound string, args []any) {
+	switch {
+	case f.Tried == nil:
+		return "retry_at IS NULL", "retry_at IS NOT NULL", nil
+	case len(f.Tried) == 0:
+		return "TRUE", "FALSE", nil
+	default:
+		return "(retry_at IS NULL OR id NOT IN (?))", "(retry_at IS NOT NULL AND id IN (?))", []any{bun.List(f.Tried)}
+	}
 }
 
 func (f ScheduleFilter) terms() (t terms) {
@@ -202,8 +214,9 @@ func (s *ScheduleStore) DueIDs(ctx context.Context, db *bun.DB, payloadTypes []s
 
 func dueSchedules(payloadTypes []string, f ScheduleFilter, limit int) (conditions string, args []any) {
 	t := f.terms()
-	t.add(true, "((NOT paused AND available_after <= {now}) OR run_at <= {now})")
-	t.add(true, "(retry_at IS NULL OR retry_at <= {now})")
+	t.add(true, "((NOT paused AND available_after <= {now}) OR run_at IS NOT NULL)")
+	free, _, args := f.retried()
+	t.add(true, "("+free+" OR retry_at <= {now})", args...)
 	t.add(true, "payload_type IN (?)", bun.List(payloadTypes))
 	return t.where() + " ORDER BY available_after, id LIMIT ?", append(t.args, limit)
 }
@@ -218,24 +231,29 @@ func (s *ScheduleStore) Unregistered(ctx context.Context, db *bun.DB, payloadTyp
 	return read[[]Schedule](ctx, s.tables, db, selectSchedules+t.where()+" ORDER BY available_after, id LIMIT 20", t.args...)
 }
 
-// Next returns the time until the next schedule of the payload types is due, except for the
-// given ids. It returns false if there is none.
-func (s *ScheduleStore) Next(ctx context.Context, db *bun.DB, payloadTypes []string, except []int64) (time.Duration, bool, error) {
+// Next returns the time until the next schedule of the payload types is due. Of the filter it uses
+// Except and Tried. It returns false if there is none.
+func (s *ScheduleStore) Next(ctx context.Context, db *bun.DB, payloadTypes []string, f ScheduleFilter) (time.Duration, bool, error) {
 	type next struct {
 		Now   dialect.Moment `bun:"now"`
 		Due   dialect.Moment `bun:"due"`
 		Asks  dialect.Moment `bun:"asks"`
 		Again dialect.Moment `bun:"again"`
 	}
-	which, args := "payload_type IN (?)", []any{bun.List(payloadTypes)}
-	if len(except) > 0 {
-		which, args = which+" AND id NOT IN (?)", append(args, bun.List(except))
+	free, bound, tried := f.retried()
+	which, of := " AND payload_type IN (?)", []any{bun.List(payloadTypes)}
+	if len(f.Except) > 0 {
+		which, of = which+" AND id NOT IN (?)", append(of, bun.List(f.Except))
 	}
+	args := append(slices.Clone(tried), of...)
 	found, _, err := first[next](ctx, s.tables, db, "SELECT {now} AS now,"+
-		" (SELECT MIN(available_after) FROM {schedules} WHERE NOT paused AND retry_at IS NULL AND "+which+") AS due,"+
-		" (SELECT MIN(run_at) FROM {schedules} WHERE run_at IS NOT NULL AND retry_at IS NULL AND "+which+") AS asks,"+
-		" (SELECT MIN(retry_at) FROM {schedules} WHERE retry_at IS NOT NULL AND (NOT paused OR run_at IS NOT NULL) AND "+which+") AS again",
+		" (SELECT MIN(available_after) FROM {schedules} WHERE NOT paused AND "+free+which+") AS due,"+
+		" (SELECT MIN(run_at) FROM {schedules} WHERE run_at IS NOT NULL AND "+free+which+") AS asks,"+
+		" (SELECT MIN(retry_at) FROM {schedules} WHERE "+bound+" AND (NOT paused OR run_at IS NOT NULL)"+which+") AS again",
 		slices.Concat(args, args, args)...)
+	if found.Asks.After(found.Now.Time) { // the clock was set back
+		found.Asks = found.Now
+	}
 	var soonest time.Time
 	for _, at := range []dialect.Moment{found.Due, found.Asks, found.Again} {
 		if soonest.IsZero() || !at.IsZero() && at.Before(soonest) {

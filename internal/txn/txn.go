@@ -173,6 +173,11 @@ func CloseEnded(ctx context.Context, db bun.IDB) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 	defer cancel()
 	if _, err := tx.NewRaw(`BEGIN`).Exec(ctx); err == nil { // it can begin only outside of one
+		if of, ok := ctx.Value(wakeupsKey{}).(*Wakeups); ok {
+			of.mu.Lock()
+			of.closed = true
+			of.mu.Unlock()
+		}
 		_ = tx.Rollback()
 	}
 }

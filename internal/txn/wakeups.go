@@ -21,6 +21,7 @@ type Wakeups struct {
 	payloadTypes      []string
 	schedules, events bool
 	handOff           *HandOff // nil if no processor takes messages
+	closed            bool     // by CloseEnded
 }
 
 // WithWakeups returns the context for such a transaction: see [Within]. Announcements with it wait
@@ -60,6 +61,13 @@ func (w *Wakeups) add(wake wakeup.Wake) {
 			w.payloadTypes = append(w.payloadTypes, payloadType)
 		}
 	}
+}
+
+// Closed reports whether [CloseEnded] closed the transaction.
+func (w *Wakeups) Closed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed
 }
 
 // Send announces everything after the commit.
