@@ -79,9 +79,13 @@ func (r *request) show(template string, l layout, data any) error {
 }
 
 func (r *request) view(l layout, data any) view {
+	var counts map[string]tabCount
+	if o, known := r.session.KnownOverview(r.Context()); known && !r.isFragment() {
+		counts = countsOf(o)
+	}
 	return view{
 		Title: l.title, Tab: l.tab, Data: data, Environment: r.config.Environment, Who: r.who,
-		Prefs: r.prefs(), Notice: r.flash(), Here: r.here().String(), Now: time.Now().UTC(), assets: r.assets,
+		Prefs: r.prefs(), Notice: r.flash(), Here: r.here().String(), Now: time.Now().UTC(), Counts: counts, assets: r.assets,
 	}
 }
 

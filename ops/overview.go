@@ -47,11 +47,25 @@ func (s *Session) cachedOverview(ctx context.Context) (o summary, due bool, err 
 	return s.redacted(ctx, o), due, nil
 }
 
+// knownOverview returns the cached overview without a query, if the principal may see one.
+func (s *Session) knownOverview(ctx context.Context) (o summary, known bool) {
+	if s.may(View, "") != nil {
+		return summary{}, false
+	}
+	if o, _, known = s.service.overview.Known(); !known {
+		return summary{}, false
+	}
+	return s.redacted(ctx, o), true
+}
+
 // redacted redacts an overview for the principal.
 func (s *Session) redacted(ctx context.Context, o summary) summary {
 	o.Failures = store.Each(o.Failures, func(f admin.FailureGroup) admin.FailureGroup {
 		f.Sample = s.text(ctx, Content{Consumer: f.Consumer}, f.Sample)
 		return f
+	})
+	o.Processes, o.Queues = overview.Redacted(o.Processes, o.Queues, func(consumer, text string) string {
+		return s.text(ctx, Content{Consumer: consumer}, text)
 	})
 	o.Operations = store.Each(o.Operations, func(of Operation) Operation { return s.Operations().operation(ctx, of) })
 	o.Attention = s.told(attention(o))
@@ -141,6 +155,7 @@ func (s *Service) makeOverview(ctx context.Context, last summary) (summary, erro
 			o.At = last.At
 		}
 	}
+	o.Queues = overview.WithUnhandled(o.Queues, o.Unhandled)
 	return o, nil
 }
 

@@ -67,7 +67,7 @@ func (s *statusCommand) attention(ctx context.Context, session *operator.Session
 func (s *statusCommand) overview(o operator.Overview) error {
 	out := s.app.output
 	noteUnseen(out, o)
-	if err := queues().write(out, o.Queues, nil); err != nil {
+	if err := queues(o.At).write(out, o.Queues, nil); err != nil {
 		return err
 	}
 	alive, lost := o.Programs()

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errtype"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/minutes"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/opsaccess"
@@ -36,6 +38,19 @@ type Histogram = minutes.Histogram
 // Crash is the loss of a process while it held a message.
 type Crash = pending.Crash
 
+// Program is what runs in one process of the operating system.
+type Program = overview.Program
+
+// Programs groups processes by program: lost ones, then live ones, then those that have stopped.
+func Programs(processes []admin.Process) []Program { return overview.All(processes) }
+
+// Stop describes why messages of a consumer do not start, with ages as of now.
+func Stop(e admin.Explanation, now time.Time) string { return overview.Stop(e, now) }
+
+// ErrorTemplate is the first line of an error text with marks in the place of what differs from run
+// to run, such as numbers and what is quoted.
+func ErrorTemplate(text string) string { return strings.ReplaceAll(errtype.Shape(text), "#", "…") }
+
 type (
 	access = opsaccess.Access[ops.Action, ops.Change, ops.Content, Overview]
 	hooks  = opsaccess.Hooks[ops.Session, ops.Runner, ops.Principal, ops.Operation, ops.Action, ops.Change, ops.Content, Overview]
@@ -51,6 +66,12 @@ type Session struct {
 func As(service *ops.Service, principal ops.Principal) *Session {
 	session := service.As(principal)
 	return &Session{Session: session, access: opsaccess.Provided[hooks]().Access(session)}
+}
+
+// KnownOverview returns the cached overview without a query. known is false if there is none, or none
+// that [Session.CachedOverview] would return without waiting.
+func (s *Session) KnownOverview(ctx context.Context) (o Overview, known bool) {
+	return s.access.KnownOverview(ctx)
 }
 
 // Messages returns what the principal may do with pending messages.
@@ -80,10 +101,15 @@ func (s *Session) CachedOverview(ctx context.Context) (o Overview, due bool, err
 }
 
 // Processes lists the processes seen within a duration, the last seen first.
+// A principal that may not read contents does not see why circuits are open.
 func (s *Session) Processes(ctx context.Context, within time.Duration) ([]admin.Process, error) {
-	return look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]admin.Process, error) {
+	found, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]admin.Process, error) {
 		return s.access.Admin.Processes(ctx, db, within)
 	})
+	found, _ = overview.Redacted(found, nil, func(consumer, text string) string {
+		return s.access.Text(ctx, ops.Content{Consumer: consumer}, text)
+	})
+	return found, err
 }
 
 // HasRunner reports whether a live process runs an [ops.Runner].
