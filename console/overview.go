@@ -56,7 +56,7 @@ func (*overviewPage) layout() layout { return layout{title: "Overview"} }
 // Told reports whether any run was reported: in the first seconds of a system, and after an idle hour, none was.
 func (p *overviewPage) Told() bool { return len(p.Minutes) > 0 || len(p.Failures) > 0 }
 
-const troublesShown = 6
+const troublesShown = 8
 
 // First are the worst troubles.
 func (p *overviewPage) First() []finding { return p.Troubles[:min(len(p.Troubles), troublesShown)] }

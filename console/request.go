@@ -80,8 +80,12 @@ func (r *request) show(template string, l layout, data any) error {
 
 func (r *request) view(l layout, data any) view {
 	var counts map[string]tabCount
-	if o, known := r.session.KnownOverview(r.Context()); known && !r.isFragment() {
+	if !r.isFragment() {
+		o, due := r.session.LastOverview(r.Context())
 		counts = countsOf(o)
+		if due && r.Method == http.MethodGet && r.route.role == ops.Viewer && r.later == nil {
+			r.later = r.renewOverview
+		}
 	}
 	return view{
 		Title: l.title, Tab: l.tab, Data: data, Environment: r.config.Environment, Who: r.who,

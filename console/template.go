@@ -54,7 +54,7 @@ func functions() template.FuncMap {
 		"full":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 		"roughly":  roughly,
 		"shape":    operator.ErrorTemplate,
-		"kind":     kindOfError,
+		"kind":     operator.ErrorKind,
 		"machine":  func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 		"ago":      ago,
 		"dur":      duration,
@@ -258,17 +258,6 @@ func reversed(list any) (all []any) {
 		all = append(all, v.Index(i).Interface())
 	}
 	return all
-}
-
-// kindOfError is the type of an error for people, or empty for types that say nothing.
-func kindOfError(name string) string {
-	name = strings.TrimLeft(name, "*")
-	switch pkg, _, _ := strings.Cut(name, "."); pkg {
-	case "errors", "fmt":
-		return ""
-	default:
-		return name
-	}
 }
 
 // takes are the first names of what a process runs.

@@ -40,6 +40,6 @@ func open(s *Session) *opsaccess.Access[Action, Change, Content, summary] {
 		Change:         s.change,
 		ChangeAfter:    s.changeAfter,
 		Overview:       s.overview,
-		CachedOverview: s.cachedOverview, KnownOverview: s.knownOverview,
+		CachedOverview: s.cachedOverview, LastOverview: s.lastOverview,
 	}
 }

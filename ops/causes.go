@@ -50,7 +50,7 @@ func (c causes) failed(consumer string) string {
 	if f.FirstVersion != "" {
 		about += ", since " + f.FirstVersion
 	}
-	return strings.TrimSpace(quoted(cmp.Or(f.Sample, f.ErrorType)) + " (" + about + ")")
+	return strings.TrimSpace(quoted(cmp.Or(f.Sample, overview.ErrorKind(f.ErrorType))) + " (" + about + ")")
 }
 
 // sentence joins what is known, and leaves out what is not.

@@ -45,8 +45,8 @@ func attention(o summary) []Finding {
 	}
 	c := causesOf(o)
 	all = slices.Concat(
-		all, named("poisoned", c.poisoned()), named("blocked_keys", c.blocked()), named("circuit_breakers", c.circuits()),
-		named("consumers", c.noProcess()), named("processes", c.troubled(o.Processes)),
+		all, named("circuit_breakers", c.circuits()), named("consumers", c.noProcess()), named("blocked_keys", c.blocked()),
+		named("poisoned", c.poisoned()), named("processes", c.troubled(o.Processes)),
 	)
 	slices.SortStableFunc(all, worstFirst)
 	return all

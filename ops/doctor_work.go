@@ -117,8 +117,8 @@ func (c causes) lost(runs []admin.Process) Finding {
 		}
 	}
 	slices.Sort(kinds)
-	return warning(processName(runs[0]), fmt.Sprintf("Lost: its %s was last seen %s ago, and did not stop. Others take over what it held.",
-		strings.Join(slices.Compact(kinds), " and "), c.since(seen)), cure)
+	return warning(processName(runs[0]), fmt.Sprintf("Lost, last seen %s ago: %s. Others take over what it held.", c.since(seen),
+		strings.Join(slices.Compact(kinds), " and ")), cure)
 }
 
 // checkSchedules computes the next fire of each schedule, as far as time allows.

@@ -47,15 +47,14 @@ func (s *Session) cachedOverview(ctx context.Context) (o summary, due bool, err 
 	return s.redacted(ctx, o), due, nil
 }
 
-// knownOverview returns the cached overview without a query, if the principal may see one.
-func (s *Session) knownOverview(ctx context.Context) (o summary, known bool) {
+// lastOverview returns the last overview, however old, without a query, and whether a new one is due.
+// It is empty if there is none, or if the principal may not see one.
+func (s *Session) lastOverview(ctx context.Context) (o summary, due bool) {
 	if s.may(View, "") != nil {
 		return summary{}, false
 	}
-	if o, _, known = s.service.overview.Known(); !known {
-		return summary{}, false
-	}
-	return s.redacted(ctx, o), true
+	o, due = s.service.overview.Last()
+	return s.redacted(ctx, o), due
 }
 
 // redacted redacts an overview for the principal.

@@ -125,7 +125,7 @@ func TestAGroupIsCalledByWhatFailed(t *testing.T) {
 		beside, _, _ := strings.Cut(rest, `<span class="pill`)
 		return text + beside
 	}
-	if got, want := heading(s), "error-… with "+secret+`<span class="soft">error-type-03</span>`; got != want {
+	if got, want := heading(s), "error-… with sesame-…"+`<span class="soft">error-type-03</span>`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := heading(newSite(t, s.db, ops.Operator, hidden)); got != "error-type-03" {

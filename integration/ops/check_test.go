@@ -67,7 +67,7 @@ func TestCheck(t *testing.T) {
 		a.Exec("DELETE FROM message_breakers")
 		a.Exec("UPDATE message_processes SET seen_at = " + testapp.In(db, -time.Hour))
 		all = check()
-		wantFinding(t, all, "processes", ops.Warning, "was last seen")
+		wantFinding(t, all, "processes", ops.Warning, "Lost, last seen ")
 		if last := len(all) - 1; all[0].Severity != ops.Critical || all[last].Severity != ops.Warning {
 			t.Errorf("got %+v, want the worst first", all)
 		}

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -49,7 +50,15 @@ func Stop(e admin.Explanation, now time.Time) string { return overview.Stop(e, n
 
 // ErrorTemplate is the first line of an error text with marks in the place of what differs from run
 // to run, such as numbers and what is quoted.
-func ErrorTemplate(text string) string { return strings.ReplaceAll(errtype.Shape(text), "#", "…") }
+func ErrorTemplate(text string) string {
+	return marks.ReplaceAllString(strings.ReplaceAll(errtype.Shape(text), "#", "…"), "…")
+}
+
+// ErrorKind is the type of an error for people, or empty for types that say nothing.
+func ErrorKind(name string) string { return overview.ErrorKind(name) }
+
+// marks are several in a row, such as those of an address with a port. It is immutable.
+var marks = regexp.MustCompile(`…([.:]?…)+`)
 
 type (
 	access = opsaccess.Access[ops.Action, ops.Change, ops.Content, Overview]
@@ -68,10 +77,10 @@ func As(service *ops.Service, principal ops.Principal) *Session {
 	return &Session{Session: session, access: opsaccess.Provided[hooks]().Access(session)}
 }
 
-// KnownOverview returns the cached overview without a query. known is false if there is none, or none
-// that [Session.CachedOverview] would return without waiting.
-func (s *Session) KnownOverview(ctx context.Context) (o Overview, known bool) {
-	return s.access.KnownOverview(ctx)
+// LastOverview returns the last overview, however old, without a query. It is empty if there is none.
+// due reports whether a new one is due: call Overview.
+func (s *Session) LastOverview(ctx context.Context) (o Overview, due bool) {
+	return s.access.LastOverview(ctx)
 }
 
 // Messages returns what the principal may do with pending messages.

@@ -50,8 +50,8 @@ type Access[Action, Change, Content, Overview any] struct {
 	Overview func(ctx context.Context) (Overview, error)
 	// CachedOverview is Overview, but does not wait for an expired overview to be made anew.
 	CachedOverview func(ctx context.Context) (o Overview, due bool, err error)
-	// KnownOverview returns the cached overview without a query.
-	KnownOverview func(ctx context.Context) (o Overview, known bool)
+	// LastOverview returns the cached overview, however old, without a query.
+	LastOverview func(ctx context.Context) (o Overview, due bool)
 }
 
 // Hooks are the functions of package ops. The parameters are types of package ops.

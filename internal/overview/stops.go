@@ -116,3 +116,14 @@ func Counted(n int64, one, more string) string {
 	}
 	return Plural(n, one, more)
 }
+
+// ErrorKind is the type of an error for people, or empty for types that say nothing.
+func ErrorKind(name string) string {
+	name = strings.TrimLeft(name, "*")
+	switch pkg, _, _ := strings.Cut(name, "."); pkg {
+	case "errors", "fmt":
+		return ""
+	default:
+		return name
+	}
+}
