@@ -53,22 +53,22 @@ func stopCases() []stopCase {
 	}
 	return []stopCase{
 		{reason: "", set: lives(nil, nil)},
-		{reason: admin.Paused, since: true, says: "paused for 10m by grace: the provider is down", set: func(a *testapp.App, db *bun.DB) {
+		{reason: admin.Paused, since: true, says: "paused by grace: the provider is down (for 10m)", set: func(a *testapp.App, db *bun.DB) {
 			lives(nil, nil)(a, db)
 			a.Exec("INSERT INTO paused_consumers (consumer_type, paused_at, paused_by, note) VALUES ('c', " + testapp.In(db, -10*time.Minute) +
 				", 'grace', 'the provider is down')")
 		}},
-		{reason: admin.CircuitBreakerOpen, since: true, till: true, says: "circuit open for 1h00m: 12 of 20 runs failed; next try at ",
+		{reason: admin.CircuitBreakerOpen, since: true, till: true, says: "circuit open: 12 of 20 runs failed (for 1h00m); next try at ",
 			set: func(a *testapp.App, db *bun.DB) {
 				lives(nil, circuit)(a, db)
 				a.Exec("INSERT INTO message_breakers (name, half_since, done, failed, opened, opened_at, open_until) VALUES ('c', " +
 					testapp.In(db, 0) + ", 8, 12, 1, " + testapp.In(db, -time.Hour) + ", " + testapp.In(db, time.Minute) + ")")
 			}},
-		{reason: admin.CircuitOpen, since: true, says: `circuit open for 19m: in 1 of 1 process, "provider answered 502"`,
+		{reason: admin.CircuitOpen, since: true, says: `circuit open: in 1 of 1 process, "provider answered 502" (for 19m)`,
 			set: lives(nil, circuit)},
-		{reason: admin.NoLiveProcess, since: true, says: "no live process for 1h00m: the last one, shop v1.1.0 (pid 7 on host), was lost",
+		{reason: admin.NoLiveProcess, since: true, says: "no live process: the last one, shop v1.1.0 (pid 7 on host), was lost (for 1h00m)",
 			set: func(a *testapp.App, db *bun.DB) { reported(a, db, time.Hour, nil, nil) }},
-		{reason: admin.KeyBlocked, since: true, says: "keys blocked for 1h00m: 1 key waits for its poisoned message", explained: admin.Ready,
+		{reason: admin.KeyBlocked, since: true, says: "keys blocked: 1 key waits for its poisoned message (for 1h00m)", explained: admin.Ready,
 			set: func(a *testapp.App, db *bun.DB) {
 				lives(nil, nil)(a, db)
 				a.Exec("INSERT INTO poisoned_messages (id, message_id, consumer_type, payload_type, payload, created_at, available_after, attempts, crashes, poisoned_at, reason, order_key, lane, rank, parks) SELECT 9, message_id, 'c', payload_type, payload, created_at, available_after, 1, 0, "+

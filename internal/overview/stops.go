@@ -37,13 +37,10 @@ func WithUnhandled(queues []admin.Queue, unhandled []admin.Unhandled) []admin.Qu
 	return queues
 }
 
-// Stop describes why messages of a consumer do not start: "paused for 19m by ada: the provider is
-// down". The error of a circuit is in quotation marks.
+// Stop describes why messages of a consumer do not start: "paused by ada: the provider is down (for
+// 19m)". The error of a circuit is in quotation marks.
 func Stop(e admin.Explanation, now time.Time) string {
 	text := e.Reason.String()
-	if !e.Since.IsZero() {
-		text += " for " + age(now.Sub(e.Since))
-	}
 	switch {
 	case e.Text == "":
 	case e.Reason == admin.Paused && strings.HasPrefix(e.Text, "by "):
@@ -53,6 +50,9 @@ func Stop(e admin.Explanation, now time.Time) string {
 	}
 	if e.CircuitError != "" {
 		text += fmt.Sprintf(", %q", e.CircuitError)
+	}
+	if !e.Since.IsZero() {
+		text += " (for " + age(now.Sub(e.Since)) + ")"
 	}
 	if !e.Until.IsZero() {
 		text += "; next try at " + e.Until.UTC().Format("15:04:05 UTC")
