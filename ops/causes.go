@@ -156,7 +156,7 @@ func (c causes) unhandledText(consumer string) string {
 			types = append(types, fmt.Sprintf("%q", u.PayloadType))
 		}
 	}
-	what := "Messages"
+	what, wait := "Messages", "wait"
 	var last string
 	for _, q := range c.queues {
 		i := slices.IndexFunc(q.Stops, func(e admin.Explanation) bool { return e.Reason == admin.NoLiveProcess })
@@ -164,6 +164,9 @@ func (c causes) unhandledText(consumer string) string {
 			continue
 		}
 		what, last = overview.Counted(q.Ready+q.Delayed, "message", "messages"), q.Stops[i].Text
+		if q.Ready+q.Delayed == 1 {
+			wait = "waits"
+		}
 		if since := q.Stops[i].Since; !since.IsZero() {
 			last += " " + c.since(since) + " ago"
 		}
@@ -179,7 +182,7 @@ func (c causes) unhandledText(consumer string) string {
 	default:
 		what += " with keys"
 	}
-	return sentence(what+" wait, but no live process consumes them", last)
+	return sentence(what+" "+wait+", but no live process handles that", last)
 }
 
 // word quotes a name as one shell word.

@@ -62,9 +62,7 @@ func Stop(e admin.Explanation, now time.Time) string {
 
 // age is a duration in one unit or two.
 func age(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return "less than 1s"
+	switch d = max(d, time.Second); {
 	case d < time.Minute:
 		return d.Truncate(time.Second).String()
 	case d < time.Hour:
