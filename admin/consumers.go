@@ -128,7 +128,7 @@ func (c *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([
 		q.BlocksKeys = q.Registered && flow.BlocksKeys(consumer)
 		q.Breaker = breakers[q.Consumer]
 	}
-	if err := c.addStops(ctx, db, st, queues, parked); err != nil {
+	if err := addStops(ctx, db, st, queues, parked); err != nil {
 		return nil, dberr.Wrap(err, "admin: queues")
 	}
 	slices.SortFunc(queues, func(a, b Queue) int { return cmp.Compare(a.Consumer, b.Consumer) })

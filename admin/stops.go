@@ -25,7 +25,7 @@ type stops struct {
 
 // addStops fills in the Stops of queues. It reads the reports of processes, limits and rates only
 // while messages wait.
-func (c *Client) addStops(ctx context.Context, db bun.IDB, st *store.Store, queues []Queue, blocked map[string]store.ParkedKeys) error {
+func addStops(ctx context.Context, db bun.IDB, st *store.Store, queues []Queue, blocked map[string]store.ParkedKeys) error {
 	var s stops
 	if slices.ContainsFunc(queues, waits) {
 		if err := s.read(ctx, db, st); err != nil {
@@ -202,7 +202,8 @@ func (s *stops) limit(q Queue) Explanation {
 	if q.Ready == 0 || c.Limit == 0 || s.slots[c.limitName()] < c.Limit {
 		return Explanation{}
 	}
-	return Explanation{Reason: Limited, Text: fmt.Sprintf("%d of %d runs of limit %q", s.slots[c.limitName()], c.Limit, cmp.Or(c.LimitName, c.Name))}
+	text := fmt.Sprintf("%d of %d runs of limit %q", s.slots[c.limitName()], c.Limit, cmp.Or(c.LimitName, c.Name))
+	return Explanation{Reason: Limited, Text: text}
 }
 
 func (s *stops) rate(q Queue) Explanation {

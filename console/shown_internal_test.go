@@ -64,7 +64,7 @@ func TestAdviceHasNoCommands(t *testing.T) {
 			[]string{"confirm?consumer=mail&do=probe"}},
 		{"circuit_breakers", "Mend it. To try one message now: asyncmonolith consumers probe mail.", "Mend it.", viewer, nil},
 		{"circuit_breakers", "Mend it.", "Mend it.", operator, nil},
-		{"pauses", "Resume it; or cancel its messages.", "Resume it; or cancel its messages.", operator, []string{"confirm?consumer=mail&do=resume"}},
+		{"pauses", "Resume it; or cancel them.", "Resume it; or cancel them.", operator, []string{"confirm?consumer=mail&do=resume"}},
 		{"schema", "Run: asyncmonolith migrate.", "", operator, nil},
 		{"clock", "", "", operator, nil},
 	} {
@@ -85,7 +85,8 @@ func TestConsumersAreSortedByTrouble(t *testing.T) {
 	stopped := func(state admin.State) admin.Queue { return admin.Queue{Stops: []admin.Explanation{{Reason: state}}} }
 	last := -1
 	for _, row := range []consumerRow{
-		{Queue: stopped(admin.CircuitOpen)}, {Queue: admin.Queue{Poisoned: 1}}, {Queue: stopped(admin.Paused)}, {recent: recent{Spark: chart{Bad: 1}}},
+		{Queue: stopped(admin.CircuitOpen)}, {Queue: admin.Queue{Poisoned: 1}}, {Queue: stopped(admin.Paused)},
+		{recent: recent{Spark: chart{Bad: 1}}},
 		{Queue: stopped(admin.RateLimited)}, {Queue: admin.Queue{Ready: 9}},
 	} {
 		if got := row.rank(); got <= last {

@@ -253,7 +253,8 @@ func stillness(row store.Operation, runners bool) (text, remedy string) {
 	case state == Started && row.Now.Sub(row.CreatedAt.Time) > changeForgotten:
 		since := roughly(row.Now.Sub(row.CreatedAt.Time))
 		return fmt.Sprintf("It was started %s ago, and its outcome is not known: its process may have died.", since), fmt.Sprintf(
-			"Look at the messages that it was about, do it again where it was not done, and close it. Close it: asyncmonolith operations stop %d.", row.ID)
+			"Look at the messages that it was about, do it again where it was not done, and close it. "+
+				"On the command line: asyncmonolith operations stop %d.", row.ID)
 	case !runners && awaits(row, nobodyLate):
 		cure := fmt.Sprintf("Start a process that runs operations. Run it from here: asyncmonolith operations run %d.", row.ID)
 		if kinds()[Action(row.Kind)].apply != nil {

@@ -48,7 +48,8 @@ func TestTheFormOfAScheduleKeepsWhatWasTyped(t *testing.T) {
 	}
 	for _, typed := range [][2]string{{"61 * * * *", "UTC"}, {"0 4 * * *", "Mars/Olympus"}, {"0 0 30 2 *", "UTC"}} {
 		_, wrong := operator.NextFires(typed[0], typed[1])
-		for how, a := range map[string]answer{"posted": s.post("do", with(typed[0], typed[1])), "looked at": s.get("confirm?" + with(typed[0], typed[1]).Encode())} {
+		form := with(typed[0], typed[1])
+		for how, a := range map[string]answer{"posted": s.post("do", form), "looked at": s.get("confirm?" + form.Encode())} {
 			if want := map[string]int{"posted": http.StatusUnprocessableEntity, "looked at": http.StatusOK}[how]; a.status != want {
 				t.Errorf("%q, %s: got %s, want status %d", typed, how, a, want)
 			}
