@@ -81,7 +81,7 @@ func (r *request) show(template string, l layout, data any) error {
 func (r *request) view(l layout, data any) view {
 	var counts map[string]tabCount
 	if !r.isFragment() {
-		o, due := r.session.LastOverview(r.Context())
+		o, due, _ := r.session.LastOverview(r.Context()) // who may see none sees no counts
 		counts = countsOf(o)
 		if due && r.Method == http.MethodGet && r.route.role == ops.Viewer && r.later == nil {
 			r.later = r.renewOverview

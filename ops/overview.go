@@ -48,13 +48,13 @@ func (s *Session) cachedOverview(ctx context.Context) (o summary, due bool, err 
 }
 
 // lastOverview returns the last overview, however old, without a query, and whether a new one is due.
-// It is empty if there is none, or if the principal may not see one.
-func (s *Session) lastOverview(ctx context.Context) (o summary, due bool) {
-	if s.may(View, "") != nil {
-		return summary{}, false
+// It is empty if there is none.
+func (s *Session) lastOverview(ctx context.Context) (o summary, due bool, err error) {
+	if err := s.may(View, ""); err != nil {
+		return summary{}, false, fmt.Errorf("ops: last overview: %w", err)
 	}
 	o, due = s.service.overview.Last()
-	return s.redacted(ctx, o), due
+	return s.redacted(ctx, o), due, nil
 }
 
 // redacted redacts an overview for the principal.

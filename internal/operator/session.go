@@ -79,7 +79,7 @@ func As(service *ops.Service, principal ops.Principal) *Session {
 
 // LastOverview returns the last overview, however old, without a query. It is empty if there is none.
 // due reports whether a new one is due: call Overview.
-func (s *Session) LastOverview(ctx context.Context) (o Overview, due bool) {
+func (s *Session) LastOverview(ctx context.Context) (o Overview, due bool, err error) {
 	return s.access.LastOverview(ctx)
 }
 

@@ -51,7 +51,7 @@ type Access[Action, Change, Content, Overview any] struct {
 	// CachedOverview is Overview, but does not wait for an expired overview to be made anew.
 	CachedOverview func(ctx context.Context) (o Overview, due bool, err error)
 	// LastOverview returns the cached overview, however old, without a query.
-	LastOverview func(ctx context.Context) (o Overview, due bool)
+	LastOverview func(ctx context.Context) (o Overview, due bool, err error)
 }
 
 // Hooks are the functions of package ops. The parameters are types of package ops.
