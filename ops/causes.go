@@ -156,22 +156,18 @@ func (c causes) unhandledText(consumer string) string {
 			types = append(types, fmt.Sprintf("%q", u.PayloadType))
 		}
 	}
-	what, wait := "Messages", "wait"
-	var last string
+	what, due, last := "messages", "", ""
 	for _, q := range c.queues {
 		i := slices.IndexFunc(q.Stops, func(e admin.Explanation) bool { return e.Reason == admin.NoLiveProcess })
 		if q.Consumer != consumer || i < 0 {
 			continue
 		}
 		what, last = overview.Counted(q.Ready+q.Delayed, "message", "messages"), q.Stops[i].Text
-		if q.Ready+q.Delayed == 1 {
-			wait = "waits"
-		}
 		if since := q.Stops[i].Since; !since.IsZero() {
 			last += " " + c.since(since) + " ago"
 		}
 		if q.OldestReady > 0 {
-			what += ", due for up to " + roughly(q.OldestReady) + ","
+			due = ", due for up to " + roughly(q.OldestReady)
 		}
 	}
 	switch {
@@ -182,7 +178,7 @@ func (c causes) unhandledText(consumer string) string {
 	default:
 		what += " with keys"
 	}
-	return sentence(what+" "+wait+", but no live process handles that", last)
+	return sentence("No live process handles "+what+due, last)
 }
 
 // word quotes a name as one shell word.

@@ -51,7 +51,7 @@ func TestCheck(t *testing.T) {
 			planned(t, s, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}}).ID, ops.StartOptions{Reason: "why"}))
 		a.Exec("UPDATE message_operations SET state = 'paused', note = 'a secret'")
 		all := check()
-		wantFinding(t, all, "consumers", ops.Critical, "c: ", "no live process handles that")
+		wantFinding(t, all, "consumers", ops.Critical, "c: No live process handles ")
 		wantFinding(t, all, "processes", ops.Critical, "stuck (pid 7", "still run: c")
 		wantFinding(t, all, "operations", ops.Warning, "has stopped itself")
 		a.Exec("UPDATE message_processes SET state = '{\"every\": 15000000000, \"open_circuits\": [\"c\"]}'")

@@ -162,7 +162,7 @@ func TestUnhandledTypesAreStops(t *testing.T) {
 		t.Errorf("got %q, want %q", reasons, want)
 	}
 	wantFinding(t, testapp.Must[[]ops.Finding](t)(s.Check(t.Context())), "consumers", ops.Critical, "c: ",
-		`Messages of payload type "order.lost" wait, but no live process handles that.`)
+		`No live process handles messages of payload type "order.lost".`)
 }
 
 // TestCausesNameTheErrorAndTheRelease: what needs attention says how much, since when, why, and since which release.
@@ -184,8 +184,8 @@ func TestCausesNameTheErrorAndTheRelease(t *testing.T) {
 	a.ProduceMany(1)
 	reported(a, db, time.Hour, nil, nil)
 	s := operator.As(serviceOf(t, db, registry), someone(ops.Viewer))
-	wantFinding(t, testapp.Must[[]ops.Finding](t)(s.Check(t.Context())), "consumers", ops.Critical, "c: 1 message",
-		"waits, but no live process handles that: the last one, shop v1.1.0 (pid 7 on host), was lost 60 minutes ago.")
+	wantFinding(t, testapp.Must[[]ops.Finding](t)(s.Check(t.Context())), "consumers", ops.Critical, "c: No live process handles 1 message of payload type \"order.placed\", due for up to ",
+		": the last one, shop v1.1.0 (pid 7 on host), was lost 60 minutes ago.")
 	wantFinding(t, testapp.Must[[]ops.Finding](t)(s.Check(t.Context())), "processes", ops.Warning,
 		"shop v1.1.0 (pid 7 on host): ", "60 minutes ago")
 }
