@@ -148,7 +148,9 @@ func pendingKinds() list[poison.PreviewKind] {
 	return list[poison.PreviewKind]{
 		columns: []show.Column{{Title: "CONSUMER"}, {Title: "PAYLOAD TYPE", Gives: 3}, {Title: "MESSAGES", Kind: show.Number},
 			{Title: "OLDEST", Kind: show.Whole, Gives: 2}, {Title: "NEWEST", Kind: show.Whole, Gives: 1}},
-		row: func(k poison.PreviewKind) []any { return []any{k.Consumer, k.PayloadType, k.Messages, k.Oldest, k.Newest} },
+		row: func(k poison.PreviewKind) []any {
+			return []any{k.Consumer, k.PayloadType, k.Messages, k.Oldest, k.Newest}
+		},
 	}
 }
 
