@@ -1,7 +1,9 @@
 package ops_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +19,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // reported notes a processor of consumer c, as its heartbeat does.
@@ -188,4 +191,34 @@ func TestCausesNameTheErrorAndTheRelease(t *testing.T) {
 		": the last one, shop v1.1.0 (pid 7 on host), was lost 60 minutes ago.")
 	wantFinding(t, testapp.Must[[]ops.Finding](t)(s.Check(t.Context())), "processes", ops.Warning,
 		"shop v1.1.0 (pid 7 on host): ", "60 minutes ago")
+}
+
+// TestProcessesReportWhatStopsThem: a real processor tells of its circuits, with their reasons, its limits and its rates.
+func TestProcessesReportWhatStopsThem(t *testing.T) {
+	t.Parallel()
+	db := testdb.SQLite(t)
+	var circuit outbox.Circuit
+	away := func() error { return circuit.Trip(errors.New("provider answered 502")) }
+	_ = away()
+	a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { return away() }, outbox.WithCircuit(&circuit),
+		bus.GlobalConcurrency(3), bus.RateLimit(100, time.Minute, 100)))
+	a.ProduceMany(2)
+	a.Start(testapp.Fast())
+	s := operator.As(serviceOf(t, db, testapp.Must[*bus.Registry](t)(bus.NewRegistry())), someone(ops.Operator))
+	var fleet []admin.Process
+	testapp.Eventually(t, "it has reported", func() bool {
+		fleet = testapp.Must[[]admin.Process](t)(s.Processes(t.Context(), time.Hour))
+		return len(fleet) == 1
+	})
+	if open := fleet[0].OpenCircuits; len(open) != 1 || open[0].Consumer != "c" || open[0].Reason != "provider answered 502" ||
+		time.Since(open[0].Since) > time.Minute {
+		t.Errorf("got circuits %+v", open)
+	}
+	if c := fleet[0].Consumers[0]; c.Limit != 3 || c.Rate != 100 || c.RatePer != time.Minute {
+		t.Errorf("got %+v, want its limit and its rate", c)
+	}
+	stops := testapp.Must[operator.Overview](t)(s.Overview(t.Context())).Queues[0].Stops
+	if len(stops) == 0 || stops[0].Reason != admin.CircuitOpen || stops[0].CircuitError != "provider answered 502" {
+		t.Errorf("got %+v, want the open circuit", stops)
+	}
 }
