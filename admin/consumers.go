@@ -49,6 +49,11 @@ type Queue struct {
 
 	// Breaker is the consumer's bus.CircuitBreaker while it is open, and nil otherwise.
 	Breaker *OpenBreaker `json:"breaker,omitempty"`
+	// Stops are all reasons why messages of the consumer do not start, the most important first:
+	// [Paused], [CircuitBreakerOpen], [CircuitOpen], [NoLiveProcess], [KeyBlocked], [Limited],
+	// [RateLimited] and [Saturated]. Those that depend on processes are judged from their reports,
+	// and only while messages wait. It is empty if no reason is known.
+	Stops []Explanation `json:"stops,omitempty"`
 }
 
 // MarshalJSON implements json.Marshaler. Ages are in seconds; zero ages are left out.
@@ -61,10 +66,10 @@ func (q Queue) MarshalJSON() ([]byte, error) {
 	}{plain(q), q.OldestReady.Round(time.Millisecond).Seconds(), q.OldestPoisoned.Round(time.Millisecond).Seconds()})
 }
 
-func newQueue(row store.QueueStats, parked map[string]int64) Queue {
+func newQueue(row store.QueueStats, parked map[string]store.ParkedKeys) Queue {
 	return Queue{
 		Consumer: row.Consumer, Ready: row.Ready, Delayed: row.Delayed, Leased: row.Leased, Poisoned: row.Poisoned,
-		BlockedKeys: parked[row.Consumer], OldestReady: row.Age(row.OldestReady), OldestPoisoned: row.Age(row.OldestPoisoned),
+		BlockedKeys: parked[row.Consumer].N, OldestReady: row.Age(row.OldestReady), OldestPoisoned: row.Age(row.OldestPoisoned),
 	}
 }
 
@@ -122,6 +127,9 @@ func (c *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([
 		q.PausedAt, q.PausedBy, q.PauseNote = pause.PausedAt.Time, pause.PausedBy, pause.Note
 		q.BlocksKeys = q.Registered && flow.BlocksKeys(consumer)
 		q.Breaker = breakers[q.Consumer]
+	}
+	if err := addStops(ctx, db, st, queues, parked); err != nil {
+		return nil, dberr.Wrap(err, "admin: queues")
 	}
 	slices.SortFunc(queues, func(a, b Queue) int { return cmp.Compare(a.Consumer, b.Consumer) })
 	return queues, nil

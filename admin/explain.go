@@ -17,21 +17,26 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Explanation is the reason why a message does not run. It holds no payload, headers or error texts
-// except CircuitError: use [Client.Get] or poison.Store.Get for those.
+// Explanation is the reason why a message, or those of a consumer, do not run. It holds no payload,
+// headers or error texts except CircuitError: use [Client.Get] or poison.Store.Get for those.
 type Explanation struct {
 	Reason State `json:"reason"`
-	// Text is a sentence to show, with names, times and counts.
+	// Text is a sentence to show, with names, times and counts. In [Queue].Stops it has no times and
+	// may be empty.
 	Text string `json:"text"`
+	// Since is when the reason began, and Until when the next message may start. A time that is not
+	// known is zero.
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
 	// Message is the message as [Client.List] returns it. For a poisoned message its State is
-	// empty.
-	Message Message `json:"message"`
+	// empty. In [Queue].Stops it is the zero value.
+	Message Message `json:"message,omitzero"`
 	// PausedAt is when the consumer was paused, and zero if it is not paused.
 	PausedAt time.Time `json:"paused_at,omitzero"`
 	// PoisonedAt is when the message was poisoned, and zero if it is not poisoned.
 	PoisonedAt time.Time `json:"poisoned_at,omitzero"`
-	// CircuitError is the text of the error that tripped the consumer's circuit in this process.
-	// Text does not repeat it.
+	// CircuitError is the text of the error that tripped the consumer's circuit, in this process or,
+	// according to its report, in another one. Text does not repeat it.
 	CircuitError string `json:"circuit_error,omitempty"`
 }
 
@@ -129,11 +134,25 @@ func (x *explainer) explainConsumer(ctx context.Context) error {
 	return nil
 }
 
-func (x *explainer) explainPause(context.Context) error {
+func (x *explainer) explainPause(ctx context.Context) error {
 	if x.e.PausedAt.IsZero() {
 		return nil
 	}
-	return x.because(Paused, "Consumer %q has been paused since %s.", x.e.Message.Consumer, flow.Instant(x.e.PausedAt))
+	paused, err := x.store.Flow.PausedConsumers(ctx, x.db)
+	if err != nil {
+		return err
+	}
+	by := ""
+	for _, p := range paused {
+		if p.ConsumerType == x.e.Message.Consumer {
+			by = flow.PausedBy(p.PausedBy, p.Note)
+		}
+	}
+	if by != "" {
+		by = ", " + by
+	}
+	x.e.Since = x.e.PausedAt
+	return x.because(Paused, "Consumer %q has been paused since %s%s.", x.e.Message.Consumer, flow.Instant(x.e.PausedAt), by)
 }
 
 // explainBreaker checks whether the circuit breaker of the message's consumer is open in the
@@ -141,6 +160,7 @@ func (x *explainer) explainPause(context.Context) error {
 func (x *explainer) explainBreaker(ctx context.Context) error {
 	open, err := x.client.openBreakers(ctx, x.db, x.store)
 	if b := open[x.e.Message.Consumer]; err == nil && b != nil {
+		x.e.Since, x.e.Until = b.OpenedAt, b.NextProbeAt
 		return x.because(CircuitBreakerOpen, "%s Consumer %q: %s.", x.due(), x.e.Message.Consumer, b)
 	}
 	return err
@@ -152,18 +172,33 @@ func (x *explainer) explainCircuit(ctx context.Context) error {
 	name := x.e.Message.Consumer
 	if circuit, _ := flow.CircuitOf(x.consumer.Name(), x.consumer.Config()); circuit != nil {
 		if since, reason, open := circuit.Tripped(); open {
-			x.e.CircuitError = errorlog.Text(reason)
+			x.e.CircuitError, x.e.Since = errorlog.Text(reason), since
 			return x.because(CircuitOpen, "%s The circuit of consumer %q has been open in this process since %s. One message at a time probes "+
 				"whether that is over.", x.due(), name, flow.Instant(since))
 		}
 	}
 	others, err := x.fleet(ctx)
-	closed := func(p Process) bool { return !slices.Contains(p.OpenCircuits, name) }
-	if err != nil || len(others.takers) == 0 || slices.ContainsFunc(others.takers, closed) {
+	if err != nil || len(others.takers) == 0 {
 		return err
 	}
-	return x.because(CircuitOpen, "%s The circuit of consumer %q is open in every process that consumes it: %s. Their logs, and "+
-		"Processor.Health, have the reason.", x.due(), name, said(others.takers))
+	for _, p := range others.takers {
+		consumer, _ := p.consumer(name)
+		circuit, open := p.openCircuit(consumer.Name)
+		if !open {
+			x.e.CircuitError, x.e.Since = "", time.Time{}
+			return nil
+		}
+		x.e.CircuitError = cmp.Or(circuit.Reason, x.e.CircuitError)
+		if x.e.Since.IsZero() || circuit.Since.Before(x.e.Since) {
+			x.e.Since = circuit.Since
+		}
+	}
+	since := ""
+	if !x.e.Since.IsZero() {
+		since = " since " + flow.Instant(x.e.Since)
+	}
+	return x.because(CircuitOpen, "%s The circuit of consumer %q is open in every process that consumes it%s: %s.", x.due(), name, since,
+		said(others.takers))
 }
 
 func (x *explainer) explainDelay(context.Context) error {
@@ -173,14 +208,24 @@ func (x *explainer) explainDelay(context.Context) error {
 	}
 	wait, at := flow.Rounded(m.AvailableAt.Sub(x.now)), flow.Instant(m.AvailableAt)
 	if m.Attempts > 0 {
+		x.e.Until = m.AvailableAt
 		return x.because(Delayed, "%d of its runs failed; it is due again in %s, at %s.", m.Attempts, wait, at)
 	}
+	x.e.Until = m.AvailableAt
 	return x.because(Delayed, "It is due in %s, at %s.", wait, at)
 }
 
 // explainLimit checks whether the consumer's concurrency limit is reached.
 func (x *explainer) explainLimit(ctx context.Context) error {
 	name, limit := flow.LimitOf(x.consumer, x.consumer.Config())
+	shown := cmp.Or(x.consumer.Config().SharedConcurrency, x.consumer.Name())
+	if !x.known { // then another process reports it
+		c, err := x.elsewhereAs(ctx)
+		if err != nil {
+			return err
+		}
+		name, limit, shown = c.limitName(), c.Limit, cmp.Or(c.LimitName, c.Name)
+	}
 	if limit == 0 {
 		return nil
 	}
@@ -198,16 +243,27 @@ func (x *explainer) explainLimit(ctx context.Context) error {
 	}
 	return x.because(Limited, "%s Its consumer is at the limit %q of %d, which is taken by owner %s. It runs when one of them has a worker "+
 		"for it, or gives up its place.",
-		x.due(), cmp.Or(x.consumer.Config().SharedConcurrency, x.consumer.Name()), limit, strings.Join(by, ", "))
+		x.due(), shown, limit, strings.Join(by, ", "))
 }
 
 // explainRate checks whether the rate limit of the consumer or of the key is used up.
 func (x *explainer) explainRate(ctx context.Context) error {
+	rate := flow.RateOf(x.consumer)
+	if !x.known { // then another process reports it
+		c, err := x.elsewhereAs(ctx)
+		if err != nil {
+			return err
+		}
+		if c.Rate > 0 {
+			reported := c.rate()
+			rate = &reported
+		}
+	}
 	for _, of := range []struct {
 		who  string
 		rate *store.Rate
 		lane int64
-	}{{"Its consumer", flow.RateOf(x.consumer), 0}, {"Its key", flow.KeyRateOf(x.consumer), store.Lane(x.e.Message.OrderingKey)}} {
+	}{{"Its consumer", rate, 0}, {"Its key", flow.KeyRateOf(x.consumer), store.Lane(x.e.Message.OrderingKey)}} {
 		rate := of.rate
 		if rate == nil {
 			continue
@@ -217,6 +273,7 @@ func (x *explainer) explainRate(ctx context.Context) error {
 			return err
 		}
 		if wait > 0 {
+			x.e.Until = x.now.Add(wait)
 			return x.because(RateLimited, "%s %s starts %d in %s, in all processes together, and that is used up: the next may start in %s.",
 				x.due(), of.who, rate.N, rate.Per, flow.Rounded(wait))
 		}
@@ -266,7 +323,8 @@ func explainPoisoned(row store.Poisoned) Explanation {
 		why = "because its deadline had passed"
 	}
 	return Explanation{Reason: Poisoned, Message: m, PoisonedAt: row.PoisonedAt.Time,
-		Text: fmt.Sprintf("It was poisoned at %s, %s. poison.Store shows why, and requeues it.", flow.Instant(row.PoisonedAt.Time), why)}
+		Since: row.PoisonedAt.Time,
+		Text:  fmt.Sprintf("It was poisoned at %s, %s. It waits until it is requeued or discarded.", flow.Instant(row.PoisonedAt.Time), why)}
 }
 
 // besides describes the other messages of a claim.

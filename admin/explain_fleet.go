@@ -72,7 +72,7 @@ func (x *explainer) explainFleet(f fleet) {
 		if last.Status == ProcessStopped {
 			ended = "stopped"
 		}
-		x.e.Reason = NoLiveProcess
+		x.e.Reason, x.e.Since = NoLiveProcess, last.SeenAt
 		x.e.Text = fmt.Sprintf("%s No live process consumes it. The last one, %s, %s at %s.", due, last.said(), ended, flow.Instant(last.SeenAt))
 	case !slices.ContainsFunc(f.takers, func(p Process) bool { return p.Running < p.Limit }):
 		x.e.Reason = Saturated
@@ -80,6 +80,15 @@ func (x *explainer) explainFleet(f fleet) {
 	case x.elsewhere, x.client.operates():
 		x.e.Text = fmt.Sprintf("%s It is consumed by %s and waits for a free worker there.", due, said(f.takers))
 	}
+}
+
+// elsewhereAs returns the message's consumer as a live process reports it, or the zero value.
+func (x *explainer) elsewhereAs(ctx context.Context) (c ProcessConsumer, err error) {
+	others, err := x.fleet(ctx)
+	for _, p := range others.takers {
+		c, _ = p.consumer(x.e.Message.Consumer)
+	}
+	return c, err
 }
 
 // handles reports whether the process handles messages with that stored consumer and payload type.

@@ -25,9 +25,10 @@ func (x *explainer) explainKey(ctx context.Context) error {
 		return err
 	}
 	if found {
+		x.e.Since = parked.Since.Time
 		return x.because(KeyBlocked,
-			"Message %d of key %q was poisoned at %s, and the others of the key wait until it is requeued or discarded. poison.Store shows "+
-				"why, and does so.", parked.Poisoned, parked.OrderKey, flow.Instant(parked.Since.Time))
+			"Message %d of key %q was poisoned at %s, and the others of the key wait until it is requeued or discarded.",
+			parked.Poisoned, parked.OrderKey, flow.Instant(parked.Since.Time))
 	}
 	id, found, err := x.store.Keys.FirstOfLane(ctx, x.db, names, x.row.Lane)
 	if err != nil || !found || id == x.row.ID {

@@ -64,8 +64,23 @@ type Attempt struct {
 // State is what a message waits for. Leased and Ready mean that nothing blocks it.
 type State string
 
-// String returns the state in words, for example "circuit open".
-func (s State) String() string { return strings.ReplaceAll(string(s), "_", " ") }
+// String returns the state in words: "no live process".
+func (s State) String() string {
+	switch s {
+	case CircuitBreakerOpen:
+		return "circuit open"
+	case Limited:
+		return "at its limit"
+	case OtherPayload:
+		return "unhandled type"
+	case KeyBlocked:
+		return "keys blocked"
+	case Saturated:
+		return "all workers busy"
+	default:
+		return strings.ReplaceAll(string(s), "_", " ")
+	}
+}
 
 // The states. If several apply, [Client.Explain] returns the first of Leased, LeaseExpired,
 // NoConsumer, OtherPayload, Paused, CircuitBreakerOpen, CircuitOpen, KeyBlocked, BehindKey, Delayed,

@@ -37,11 +37,13 @@ type Process struct {
 	Relays      []string          `json:"relays,omitempty"`      // names
 	Connections int               `json:"connections,omitempty"` // most connections of its pool; 0 if not known
 
-	Running      int      `json:"running"`                 // consumers running at its last report
-	Queued       int      `json:"queued"`                  // claimed messages waiting for a worker
-	Limit        int      `json:"limit"`                   // the most that may run at once
-	Stuck        []string `json:"stuck,omitempty"`         // consumers that ignored their timeout
-	OpenCircuits []string `json:"open_circuits,omitempty"` // consumers stopped there by a circuit or circuit breaker
+	Running int      `json:"running"`         // consumers running at its last report
+	Queued  int      `json:"queued"`          // claimed messages waiting for a worker
+	Limit   int      `json:"limit"`           // the most that may run at once
+	Stuck   []string `json:"stuck,omitempty"` // consumers that ignored their timeout
+	// OpenCircuits are the circuits and circuit breakers that were open there at its last report. The
+	// reason is an error text of at most 300 bytes. A program of an older version reports names alone.
+	OpenCircuits []bus.OpenCircuit `json:"open_circuits,omitempty"`
 }
 
 // ProcessConsumer is a consumer as a process reports it.
@@ -51,6 +53,15 @@ type ProcessConsumer struct {
 	PayloadTypes []string      `json:"payload_types"`    // current and former names
 	Timeout      time.Duration `json:"-"`                // of a run: see bus.Timeout
 	MaxAttempts  int           `json:"max_attempts"`     // see bus.MaxAttempts
+	// Limit is the most runs in all processes together, and LimitName the name of a limit that
+	// several consumers share: see bus.GlobalConcurrency and bus.SharedConcurrency. 0 is no limit.
+	Limit     int    `json:"limit,omitempty"`
+	LimitName string `json:"limit_name,omitempty"`
+	// Rate messages start within RatePer, in all processes together: see bus.RateLimit. 0 is no
+	// limit.
+	Rate      int           `json:"rate,omitempty"`
+	RatePer   time.Duration `json:"-"`
+	RateBurst int           `json:"rate_burst,omitempty"`
 }
 
 // ProcessStatus is whether a process is alive, stopped or lost.
@@ -76,7 +87,7 @@ func newProcess(row store.Process) Process {
 	for _, c := range m.Consumers {
 		p.Consumers = append(p.Consumers, ProcessConsumer(c))
 	}
-	p.Running, p.Queued, p.Limit, p.Stuck, p.OpenCircuits = s.Running, s.Queued, s.Limit, s.Stuck, s.OpenCircuits
+	p.Running, p.Queued, p.Limit, p.Stuck, p.OpenCircuits = s.Running, s.Queued, s.Limit, s.Stuck, s.Open()
 	switch {
 	case !p.StoppedAt.IsZero():
 		p.Status = ProcessStopped

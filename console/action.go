@@ -138,6 +138,11 @@ func (a *actionRequest) submit(r *request) (link, error) {
 	if a.action.danger && a.reason == "" {
 		return link{}, httpError{http.StatusBadRequest, noReason("change")}
 	}
+	if a.action.permission == ops.UpdateSchedule {
+		if _, wrong := operator.NextFires(a.expression, a.zone); wrong != "" {
+			return link{}, shownPage{"confirm.html", http.StatusUnprocessableEntity, &confirmPage{args: *a}}
+		}
+	}
 	result, err := a.action.do(r.Context(), r.session, a)
 	if err != nil {
 		return link{}, err

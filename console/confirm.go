@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -23,6 +24,8 @@ type confirmPage struct {
 	Paused    []string
 	Consumer  *admin.Queue
 	Schedule  *scheduleRow
+	Times     *scheduleTimes // that it is to have, if that is what changes
+	Reason    string
 	Version   *version
 	Operation *operation
 	Back      string // to come back to
@@ -39,7 +42,7 @@ func (p *confirmPage) read(q *params) {
 
 func (p *confirmPage) load(r *request) error {
 	do := p.args.action
-	p.Action, p.Verb, p.Says, p.Danger = do.name, do.verb, do.says, do.danger
+	p.Action, p.Verb, p.Says, p.Danger, p.Reason = do.name, do.verb, do.says, do.danger, p.args.reason
 	back := r.pageAt(p.args.back)
 	if back.path == "" {
 		back = p.args.about()
@@ -154,6 +157,9 @@ func (p *confirmPage) loadConsumer(r *request) error {
 func (p *confirmPage) loadSchedule(r *request) error {
 	found, err := r.session.Schedules().Get(r.Context(), p.args.schedule)
 	p.Schedule = &scheduleRow{found}
+	if err == nil && p.args.action.permission == ops.UpdateSchedule {
+		p.Times = timesOf(cmp.Or(p.args.expression, found.Expression), cmp.Or(p.args.zone, found.Zone))
+	}
 	return err
 }
 

@@ -12,9 +12,10 @@ import (
 
 // doctorPage is what is wrong, and what each page costs.
 type doctorPage struct {
-	Found []finding
-	Bad   int // of those found
-	Costs []cost
+	Troubles []finding
+	Fine     []finding // checks that passed
+	Bad      int       // troubles
+	Costs    []cost
 }
 
 func (*doctorPage) read(*params) {}
@@ -26,11 +27,13 @@ func (p *doctorPage) load(r *request) error {
 	}
 	p.Costs = r.costs.all()
 	for _, f := range found {
-		p.Found = append(p.Found, finding{f})
-		if f.Severity != ops.OK {
-			p.Bad++
+		if f.Severity == ops.OK {
+			p.Fine = append(p.Fine, finding{f})
+		} else {
+			p.Troubles = append(p.Troubles, finding{f})
 		}
 	}
+	p.Bad = len(p.Troubles)
 	return nil
 }
 

@@ -59,7 +59,7 @@ func (p *editPage) loadMessage(r *request) ([]byte, error) {
 	}
 	if m.PayloadBytes > len(m.Payload) && len(m.Payload) >= headBytes {
 		return nil, httpError{http.StatusConflict,
-			"The payload is too large to be edited here. A program can: poison.Store.EditAndRequeue."}
+			"The payload is too large to be edited here. A program can edit it."}
 	}
 	p.Consumer, p.Type = m.Consumer, m.PayloadType
 	return m.Payload, unredacted(r, p.ID, m.Payload)

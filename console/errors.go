@@ -31,6 +31,15 @@ func noReason(with string) string {
 	return "Say why: the reason is missing. It is kept with the " + with + ", for others to see."
 }
 
+// shownPage answers a form with a page, such as the form itself with what was typed.
+type shownPage struct {
+	template string
+	status   int
+	page     page
+}
+
+func (shownPage) Error() string { return "page" }
+
 // redirect sends the browser to another address.
 type redirect struct{ to string }
 
@@ -49,6 +58,17 @@ func (r *request) refuse(err error) {
 		r.w.Header().Set("Location", to.to)
 		r.w.WriteHeader(http.StatusSeeOther)
 		return
+	}
+	var shown shownPage
+	if errors.As(err, &shown) {
+		if err = shown.page.load(r); err == nil {
+			l := shown.page.layout()
+			l.status = shown.status
+			err = r.show(shown.template, l, shown.page)
+		}
+		if err == nil {
+			return
+		}
 	}
 	known := r.httpErrorOf(err)
 	if known.status >= http.StatusInternalServerError && r.Context().Err() == nil {
@@ -109,7 +129,7 @@ func answers() []answer {
 		{to: append(goneErrors(), schedule.ErrNotFound, projection.ErrUnknown), status: http.StatusNotFound,
 			text: "It is not there, or not any more."},
 		{to: []error{outbox.ErrSchemaOutdated}, status: http.StatusServiceUnavailable,
-			text: "The tables of the library are missing, or older than this console. Run asyncmonolith migrate, or outbox.Migrate."},
+			text: "The tables of the library are missing, or older than this console. Run the migrations: asyncmonolith migrate."},
 		{to: []error{errors.ErrUnsupported}, status: http.StatusNotFound, text: "This database does not have it."},
 		{to: []error{ops.ErrExpired}, status: http.StatusConflict,
 			text: "The plan is older than 10 minutes, and cannot be started any more. " +

@@ -14,7 +14,7 @@ func (f finding) Page() string {
 	switch f.Check {
 	case "poisoned":
 		return linkTo("poisoned", "consumer", f.Subject).String()
-	case "blocked_keys", "consumers", "pauses":
+	case "blocked_keys", "consumers", "pauses", "circuit_breakers":
 		if f.Subject == "" { // the check itself failed
 			return "doctor"
 		}
@@ -28,34 +28,44 @@ func (f finding) Page() string {
 	}
 }
 
-// CurePage is the page for the command of its remedy, or empty.
-func (f finding) CurePage() string {
-	if strings.Contains(f.Remedy, "messages list --crashed") {
-		return "suspects"
-	}
-	return ""
-}
+// remedy is a link to where a finding can be cured.
+type remedy struct{ Text, Page string }
 
-// trouble is one finding, or several of one kind.
-type trouble []finding
-
-// troubles groups findings by kind.
-func troubles(found []ops.Finding) (all []trouble) {
-	of := map[[2]string]int{}
-	for _, f := range found {
-		kind := [2]string{f.Check, string(f.Severity)}
-		at, known := of[kind]
-		if !known {
-			at = len(all)
-			of[kind], all = at, append(all, nil)
+// Remedies are what can be done about it in the console, for those who may.
+func (f finding) Remedies(v view) (all []remedy) {
+	change := func(action ops.Action, text string) {
+		if f.Subject != "" && v.May(action, f.Subject) {
+			all = append(all, remedy{text, linkTo("confirm", "do", string(action), "consumer", f.Subject).String()})
 		}
-		all[at] = append(all[at], finding{f})
+	}
+	switch f.Check {
+	case "circuit_breakers":
+		if strings.Contains(f.Remedy, "consumers probe") {
+			change(ops.Probe, "Try one now")
+		}
+	case "pauses":
+		change(ops.Resume, "Resume")
+	case "processes":
+		if strings.Contains(f.Remedy, "messages list --crashed") {
+			all = append(all, remedy{"Crash suspects", "suspects"})
+		}
 	}
 	return all
 }
 
-// Lead is the first of them.
-func (t trouble) Lead() finding { return t[0] }
+// Advice is its remedy without the sentences that have a command: pages have links instead.
+func (f finding) Advice() string {
+	var kept []string
+	for _, sentence := range strings.Split(strings.TrimSuffix(f.Remedy, "."), ". ") {
+		if sentence != "" && !strings.Contains(sentence, "asyncmonolith ") {
+			kept = append(kept, sentence)
+		}
+	}
+	if len(kept) == 0 {
+		return ""
+	}
+	return strings.Join(kept, ". ") + "."
+}
 
-// Alone reports whether there is no other.
-func (t trouble) Alone() bool { return len(t) == 1 }
+// Name is the check in words.
+func (f finding) Name() string { return strings.ReplaceAll(f.Check, "_", " ") }

@@ -21,10 +21,10 @@ type messagePage struct {
 	admin.Message                           // what both have
 	Poisoned      *operator.PoisonedMessage // nil: it is pending
 	Hidden        bool
-	Content       string // the payload as a text
+	Content       string    // the payload as a text
+	Tree          *jsonNode // nil: it is shown as a text
 	Binary, Cut   bool
 	Why           *admin.Explanation
-	Pause         *admin.Queue // whose pause it waits for
 	Past          []event
 	Siblings      []admin.Message // of the same payload, for other consumers
 	PoisonedKin   []poison.Message
@@ -54,7 +54,7 @@ func (p *messagePage) load(r *request) error {
 		return err
 	}
 	if p.Poisoned == nil {
-		if err := p.loadWhy(r); err != nil {
+		if p.Why, err = explain(r, p.ID); err != nil {
 			return err
 		}
 	}
@@ -102,21 +102,9 @@ func (p *messagePage) loadMessage(r *request) error {
 		return err
 	}
 	p.Content, p.Binary = readable(p.Payload)
+	p.Tree = jsonTree(p.Payload)
 	p.Cut = len(p.Payload) >= headBytes && p.PayloadBytes > len(p.Payload)
 	return nil
-}
-
-// loadWhy reads why a pending message does not run, and who has paused its consumer.
-func (p *messagePage) loadWhy(r *request) (err error) {
-	p.Why, err = explain(r, p.ID)
-	if err != nil || p.Why == nil || p.Why.Reason != admin.Paused {
-		return err
-	}
-	all, err := r.queues()
-	if q := all.of(p.Consumer); !q.PausedAt.IsZero() {
-		p.Pause = &q
-	}
-	return err
 }
 
 // loadSiblings reads the other consumers' messages of the payload: pending ones as far as the first part of a search
@@ -134,9 +122,11 @@ func (p *messagePage) loadSiblings(r *request) error {
 
 // event is something that happened to a message.
 type event struct {
-	At   time.Time
-	Text string
-	Tone string
+	At    time.Time
+	Text  string
+	Tone  string
+	Error string // of a run
+	After string // how long after the event before
 }
 
 // past is what is known of the message, the first event first.
@@ -150,7 +140,7 @@ func (p *messagePage) past(crashes []operator.Crash, fleet []admin.Process) []ev
 		if e.Uncounted {
 			text = "a run failed, which does not count"
 		}
-		all = append(all, event{At: e.At, Text: text, Tone: "bad"})
+		all = append(all, event{At: e.At, Text: text, Tone: "bad", Error: e.Error})
 	}
 	for _, c := range crashes {
 		text := "its process was lost"
@@ -166,6 +156,11 @@ func (p *messagePage) past(crashes []operator.Crash, fleet []admin.Process) []ev
 		all = append(all, event{At: p.Poisoned.PoisonedAt, Text: "poisoned", Tone: "bad"})
 	}
 	slices.SortStableFunc(all, func(a, b event) int { return a.At.Compare(b.At) })
+	for i := 1; i < len(all); i++ {
+		if gap := all[i].At.Sub(all[i-1].At); gap >= time.Millisecond {
+			all[i].After = duration(gap)
+		}
+	}
 	return all
 }
 

@@ -156,12 +156,20 @@ func (o operation) About() string {
 	case t.Pending != nil:
 		return "pending messages" + o.narrowed(pendingOf(*t.Pending).Fields(), nil)
 	case t.Schedule != 0:
-		return fmt.Sprintf("schedule %d", t.Schedule)
+		return fmt.Sprintf("schedule %d", t.Schedule) + timesChanged(t)
 	case t.Projection != "":
 		return fmt.Sprintf("projection %s, version %d", t.Projection, max(t.Version, 1))
 	default:
 		return cmp.Or(t.Consumer, "–")
 	}
+}
+
+// timesChanged says how the times of a schedule changed.
+func timesChanged(t ops.Target) string {
+	if t.Expression == "" {
+		return ""
+	}
+	return fmt.Sprintf(": %s in %s → %s in %s", t.OldExpression, t.OldZone, t.Expression, t.Zone)
 }
 
 // narrowed says which messages a filter selects.

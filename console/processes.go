@@ -6,13 +6,15 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 )
 
 // processesPage is which processes work or were lost, what they hold, and which versions take what.
 type processesPage struct {
 	Alive      alive
-	Found      []admin.Process
-	Claims     []claim // the oldest
+	Programs   []operator.Program // lost and alive
+	Stopped    []operator.Program // within a day, in order
+	Claims     []claim            // the oldest
 	MoreClaims int
 	Versions   []string
 	Matrix     []matrixRow
@@ -48,12 +50,14 @@ func (p *processesPage) load(r *request) error {
 }
 
 func (p *processesPage) set(fleet []admin.Process, claims []admin.Claim) {
-	rank := map[admin.ProcessStatus]int{admin.ProcessLost: 0, admin.ProcessAlive: 1, admin.ProcessStopped: 2}
-	slices.SortStableFunc(fleet, func(a, b admin.Process) int { // before claims point into it
-		return cmp.Or(cmp.Compare(rank[a.Status], rank[b.Status]), cmp.Compare(a.Host, b.Host),
-			cmp.Compare(a.PID, b.PID), cmp.Compare(a.Kind, b.Kind))
-	})
-	p.Alive, p.Found, p.MoreClaims = aliveOf(fleet), fleet, max(0, len(claims)-claimsShown)
+	p.Alive, p.MoreClaims = aliveOf(fleet), max(0, len(claims)-claimsShown)
+	for _, program := range operator.Programs(fleet) {
+		if program.Status == admin.ProcessStopped {
+			p.Stopped = append(p.Stopped, program)
+		} else {
+			p.Programs = append(p.Programs, program)
+		}
+	}
 	for _, c := range claims[:min(len(claims), claimsShown)] {
 		p.Claims = append(p.Claims, claim{c, processOf(fleet, c.Owner)})
 	}
@@ -88,8 +92,8 @@ func takersOf(fleet []admin.Process, name string) (takers []taker) {
 	return takers
 }
 
-// alive counts live programs and their runs: a program has several, such as a processor and a scheduler.
-type alive struct{ Programs, Runs int }
+// alive counts live programs. A program has several parts, such as a processor and a scheduler.
+type alive struct{ Programs int }
 
 func aliveOf(fleet []admin.Process) (a alive) {
 	type program struct {
@@ -100,7 +104,6 @@ func aliveOf(fleet []admin.Process) (a alive) {
 	for _, p := range fleet {
 		if p.Status == admin.ProcessAlive {
 			known[program{p.Host, p.PID}] = true
-			a.Runs++
 		}
 	}
 	a.Programs = len(known)
@@ -109,7 +112,7 @@ func aliveOf(fleet []admin.Process) (a alive) {
 
 // String is what pages say.
 func (a alive) String() string {
-	return plural(a.Programs, "program") + " alive (" + plural(a.Runs, "run") + ")"
+	return plural(a.Programs, "program") + " alive"
 }
 
 // matrix counts live processes by consumer and version.

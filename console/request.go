@@ -79,9 +79,17 @@ func (r *request) show(template string, l layout, data any) error {
 }
 
 func (r *request) view(l layout, data any) view {
+	var counts map[string]tabCount
+	if !r.isFragment() {
+		o, due, _ := r.session.LastOverview(r.Context()) // who may see none sees no counts
+		counts = countsOf(o)
+		if due && r.Method == http.MethodGet && r.route.role == ops.Viewer && r.later == nil {
+			r.later = r.renewOverview
+		}
+	}
 	return view{
 		Title: l.title, Tab: l.tab, Data: data, Environment: r.config.Environment, Who: r.who,
-		Prefs: r.prefs(), Notice: r.flash(), Here: r.here().String(), Now: time.Now().UTC(), assets: r.assets,
+		Prefs: r.prefs(), Notice: r.flash(), Here: r.here().String(), Now: time.Now().UTC(), Counts: counts, assets: r.assets,
 	}
 }
 

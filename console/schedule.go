@@ -1,6 +1,10 @@
 package console
 
-import "time"
+import (
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
+)
 
 // schedulePage is one schedule.
 type schedulePage struct {
@@ -8,6 +12,7 @@ type schedulePage struct {
 	Fires   []fire
 	Content string // the payload as a text
 	Binary  bool
+	Tree    *jsonNode // nil: it is shown as a text
 }
 
 // fire is a time at which a schedule is to fire.
@@ -24,6 +29,7 @@ func (p *schedulePage) load(r *request) (err error) {
 	}
 	p.Fires = firesOf(p.Next)
 	p.Content, p.Binary = readable(p.Payload)
+	p.Tree = jsonTree(p.Payload)
 	return nil
 }
 
@@ -44,4 +50,16 @@ func firesOf(next []time.Time) (fires []fire) {
 		fires = append(fires, f)
 	}
 	return fires
+}
+
+// scheduleTimes are an expression and a zone as they were typed, and when a schedule fires by them.
+type scheduleTimes struct {
+	Expression, Zone string
+	Fires            []fire
+	Wrong            string // what is wrong with them
+}
+
+func timesOf(expression, zone string) *scheduleTimes {
+	next, wrong := operator.NextFires(expression, zone)
+	return &scheduleTimes{expression, zone, firesOf(next), wrong}
 }

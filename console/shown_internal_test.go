@@ -1,6 +1,7 @@
 package console
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,13 +50,92 @@ func TestFindingsLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestCuresLeadToPages: who reads of a command in the console has the page at hand, as long as the service names that command.
-func TestCuresLeadToPages(t *testing.T) {
+// TestAdviceHasNoCommands: pages have a link in the place of a sentence with a command.
+func TestAdviceHasNoCommands(t *testing.T) {
 	t.Parallel()
-	crashed := "A message that it held may be to blame: asyncmonolith messages list --crashed lists such."
-	for cure, want := range map[string]string{crashed: "suspects", "Resume it.": "", "": ""} {
-		if got := (finding{ops.Finding{Remedy: cure}}).CurePage(); got != want {
-			t.Errorf("%q leads to %q, want %q", cure, got, want)
+	operator, viewer := view{Who: ops.Principal{Name: "o", Role: ops.Operator}}, view{Who: ops.Principal{Name: "v", Role: ops.Viewer}}
+	for _, test := range []struct {
+		check, remedy, advice string
+		of                    view
+		pages                 []string
+	}{
+		{"processes", "Look why it ended. List such: asyncmonolith messages list --crashed.", "Look why it ended.", viewer, []string{"suspects"}},
+		{"circuit_breakers", "Mend it. To try one message now: asyncmonolith consumers probe mail.", "Mend it.", operator,
+			[]string{"confirm?consumer=mail&do=probe"}},
+		{"circuit_breakers", "Mend it. To try one message now: asyncmonolith consumers probe mail.", "Mend it.", viewer, nil},
+		{"circuit_breakers", "Mend it.", "Mend it.", operator, nil},
+		{"pauses", "Resume it; or cancel them.", "Resume it; or cancel them.", operator, []string{"confirm?consumer=mail&do=resume"}},
+		{"schema", "Run: asyncmonolith migrate.", "", operator, nil},
+		{"clock", "", "", operator, nil},
+	} {
+		f := finding{ops.Finding{Check: test.check, Subject: "mail", Remedy: test.remedy}}
+		var pages []string
+		for _, r := range f.Remedies(test.of) {
+			pages = append(pages, r.Page)
+		}
+		if got := f.Advice(); got != test.advice || !slices.Equal(pages, test.pages) {
+			t.Errorf("%s, %q: got %q and %q, want %q and %q", test.check, test.remedy, got, pages, test.advice, test.pages)
+		}
+	}
+}
+
+// TestConsumersAreSortedByTrouble: what stops messages comes before what has failed, and that before what waits.
+func TestConsumersAreSortedByTrouble(t *testing.T) {
+	t.Parallel()
+	stopped := func(state admin.State) admin.Queue { return admin.Queue{Stops: []admin.Explanation{{Reason: state}}} }
+	last := -1
+	for _, row := range []consumerRow{
+		{Queue: stopped(admin.CircuitOpen)}, {Queue: admin.Queue{Poisoned: 1}}, {Queue: stopped(admin.Paused)},
+		{recent: recent{Spark: chart{Bad: 1}}},
+		{Queue: stopped(admin.RateLimited)}, {Queue: admin.Queue{Ready: 9}},
+	} {
+		if got := row.rank(); got <= last {
+			t.Errorf("%+v: got rank %d, want more than %d", row, got, last)
+		} else {
+			last = got
+		}
+	}
+	for _, state := range []admin.State{admin.CircuitBreakerOpen, admin.NoLiveProcess, admin.KeyBlocked, admin.OtherPayload} {
+		if got := (consumerRow{Queue: stopped(state)}).rank(); got != 0 {
+			t.Errorf("%s: got rank %d, want 0", state, got)
+		}
+	}
+}
+
+// TestTimes: a time has its date only where that is not today, and an age in one unit.
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 5, 2, 0, 10, 0, 0, time.UTC)
+	for at, want := range map[time.Time]string{
+		now.Add(-5 * time.Minute): "00:05:00 · 5 min ago", now.Add(-30 * time.Minute): "May 1, 23:40:00 · 30 min ago",
+		now: "00:10:00 · just now", now.Add(-400 * 24 * time.Hour): "2025-03-28 00:10:00 · 400 d ago",
+		now.Add(90 * time.Minute): "01:40:00 · in 1 h", now.Add(30 * time.Second): "00:10:30 · in less than 1 min",
+	} {
+		if got := whenAt(now, at) + " · " + roughlyAt(now, at); got != want {
+			t.Errorf("%s: got %q, want %q", at, got, want)
+		}
+	}
+}
+
+// TestJSONTrees: a payload is a tree with its keys in their order, unless it is no JSON, or too much for one.
+func TestJSONTrees(t *testing.T) {
+	t.Parallel()
+	tree := jsonTree([]byte(`{"b": 1.50, "a": ["<x>", null, {}], "b": true}`))
+	if tree == nil || !tree.Open || len(tree.Children) != 3 || tree.Children[0].Key != `"b"` || tree.Children[0].Value != "1.50" {
+		t.Fatalf("got %+v", tree)
+	}
+	if list := tree.Children[1]; list.Size() != "3 items" || list.Children[0].Value != `"<x>"` || list.Children[1].Value != "null" ||
+		list.Children[2].Kind != "object" || !list.Open {
+		t.Errorf("got %+v", list)
+	}
+	large := jsonTree([]byte("[[" + strings.Repeat("1,", 100) + "1]]"))
+	if large == nil || !large.Open || large.Children[0].Open {
+		t.Errorf("a large one: got %+v, want it closed but for the first level", large)
+	}
+	for _, text := range []string{"", "text", "1", `"text"`, `{"a": 1`, `{"a": 1} 2`, strings.Repeat("[", 100) + strings.Repeat("]", 100),
+		"[" + strings.Repeat("1,", mostNodes) + "1]"} {
+		if got := jsonTree([]byte(text)); got != nil {
+			t.Errorf("%.20q: got %+v, want none", text, got)
 		}
 	}
 }
@@ -152,8 +232,7 @@ func TestAlive(t *testing.T) {
 		run("a", 1, admin.ProcessAlive), run("a", 1, admin.ProcessAlive), run("b", 1, admin.ProcessAlive), run("b", 1, admin.ProcessAlive),
 		run("b", 2, admin.ProcessLost), run("c", 1, admin.ProcessStopped),
 	}
-	for n, want := range map[int]string{0: "0 programs alive (0 runs)", 1: "1 program alive (1 run)", 2: "1 program alive (2 runs)",
-		6: "2 programs alive (4 runs)"} {
+	for n, want := range map[int]string{0: "0 programs alive", 1: "1 program alive", 2: "1 program alive", 6: "2 programs alive"} {
 		if got := aliveOf(fleet[:n]).String(); got != want {
 			t.Errorf("of %d: got %q, want %q", n, got, want)
 		}
@@ -174,7 +253,7 @@ func TestClaimsNameTheirProcess(t *testing.T) {
 			t.Errorf("claim %d of %q is shown as that of %+v", c.ID, c.Claim.Owner, c.Owner)
 		}
 	}
-	if first := p.Found[0].ID; first != "c" {
+	if first := p.Programs[0].Parts[0].ID; first != "c" {
 		t.Errorf("the first process is %q, want the lost one", first)
 	}
 }

@@ -55,4 +55,4 @@ func (p *suspectsPage) load(r *request) error {
 	return nil
 }
 
-func (*suspectsPage) layout() layout { return layout{title: "Crash suspects", tab: "suspects"} }
+func (*suspectsPage) layout() layout { return layout{title: "Crash suspects", tab: "processes"} }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -50,6 +51,10 @@ func functions() template.FuncMap {
 	return template.FuncMap{
 		"link":     func(path string, pairs ...any) string { return linkTo(path, pairs...).String() },
 		"when":     when,
+		"full":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+		"roughly":  roughly,
+		"shape":    operator.ErrorTemplate,
+		"kind":     operator.ErrorKind,
 		"machine":  func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 		"ago":      ago,
 		"dur":      duration,
@@ -72,12 +77,44 @@ func functions() template.FuncMap {
 	}
 }
 
-// when is an instant in UTC.
-func when(t time.Time) string {
-	if t.IsZero() {
+// when is an instant in UTC, with its date only if that is not today.
+func when(t time.Time) string { return whenAt(time.Now(), t) }
+
+func whenAt(now, t time.Time) string {
+	now, t = now.UTC(), t.UTC()
+	switch {
+	case t.IsZero():
 		return "–"
+	case t.Format(time.DateOnly) == now.Format(time.DateOnly):
+		return t.Format(time.TimeOnly)
+	case t.Year() == now.Year():
+		return t.Format("Jan 2, 15:04:05")
+	default:
+		return t.Format("2006-01-02 15:04:05")
 	}
-	return t.UTC().Format("2006-01-02 15:04:05")
+}
+
+// roughly is how long ago something was, in one unit. It changes once a minute at most, so that a page that is looked
+// at again is mostly the same.
+func roughly(t time.Time) string { return roughlyAt(time.Now(), t) }
+
+func roughlyAt(now, t time.Time) string {
+	d, before, after := now.Sub(t), "", " ago"
+	if d < 0 {
+		d, before, after = -d, "in ", ""
+	}
+	switch {
+	case d < time.Minute && after != "":
+		return "just now"
+	case d < time.Minute:
+		return "in less than 1 min"
+	case d < time.Hour:
+		return before + strconv.Itoa(int(d/time.Minute)) + " min" + after
+	case d < 48*time.Hour:
+		return before + strconv.Itoa(int(d/time.Hour)) + " h" + after
+	default:
+		return before + strconv.Itoa(int(d/(24*time.Hour))) + " d" + after
+	}
 }
 
 // ago is how long ago something was, or how long it takes until then.
@@ -200,14 +237,14 @@ func shortTo(text string, most int) string {
 func tone(state any) string {
 	switch reflect.ValueOf(state).String() {
 	case string(ops.Critical), string(admin.Poisoned), string(admin.ProcessLost), string(admin.LeaseExpired),
-		string(admin.NoConsumer), string(admin.NoLiveProcess), string(admin.KeyBlocked), string(admin.Suspect), halted:
+		string(admin.NoConsumer), string(admin.NoLiveProcess), string(admin.KeyBlocked), string(admin.Suspect),
+		string(admin.OtherPayload), string(admin.CircuitOpen), string(admin.CircuitBreakerOpen), halted:
 		return "bad"
-	case string(ops.Warning), string(admin.Paused), string(admin.OtherPayload), string(admin.CircuitOpen),
-		string(admin.CircuitBreakerOpen), string(admin.Expired), string(admin.Saturated), string(admin.Limited), string(admin.RateLimited):
+	case string(ops.Warning), string(admin.Paused), string(admin.Expired):
 		return "warn"
 	case string(ops.OK), string(admin.ProcessAlive), "running":
 		return "good"
-	case string(admin.Leased):
+	case string(admin.Leased), string(admin.Saturated), string(admin.Limited), string(admin.RateLimited):
 		return "info"
 	default:
 		return ""

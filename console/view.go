@@ -25,6 +25,7 @@ type view struct {
 	Notice      string // of the form before
 	Here        string // to come back to
 	Now         time.Time
+	Counts      map[string]tabCount // by the path of a tab
 	assets      assets
 }
 
@@ -42,15 +43,52 @@ func (v view) MayDecide(action ops.Action, o ops.Operation) bool {
 }
 
 // tab is a link at the top of each page.
-type tab struct{ Path, Name, Key string }
+type tab struct {
+	Path, Name, Key string
+	Count           *tabCount // nil: none, or not known
+}
+
+// tabCount is the number beside the name of a tab.
+type tabCount struct{ Text, Tone string }
+
+// countsOf are the counts of tabs. They are those of the cached overview.
+func countsOf(o operator.Overview) map[string]tabCount {
+	counts := map[string]tabCount{}
+	set := func(path string, n int64, tone string) {
+		if n > 0 {
+			counts[path] = tabCount{count(n), tone}
+		}
+	}
+	var poisoned, urgent int64
+	for _, q := range o.Queues {
+		poisoned += q.Poisoned
+	}
+	for _, f := range o.Attention {
+		if f.Severity == ops.Critical {
+			urgent++
+		}
+	}
+	_, lost := o.Programs()
+	set("poisoned", poisoned, "bad")
+	set("", urgent, "bad")
+	set("processes", int64(lost), "warn")
+	set("operations", int64(len(o.Operations)), "calm")
+	return counts
+}
 
 // Tabs are the links at the top of each page. With g and the key the script goes there.
-func (view) Tabs() []tab {
-	return []tab{
-		{"", "Overview", "o"}, {"messages", "Messages", "m"}, {"poisoned", "Poisoned", "p"}, {"suspects", "Suspects", "u"},
-		{"schedules", "Schedules", "s"}, {"processes", "Processes", "r"}, {"projections", "Projections", "j"},
-		{"operations", "Operations", "a"}, {"doctor", "Doctor", "d"},
+func (v view) Tabs() []tab {
+	tabs := []tab{
+		{"", "Overview", "o", nil}, {"messages", "Messages", "m", nil}, {"poisoned", "Poisoned", "p", nil}, {"schedules", "Schedules", "s", nil},
+		{"processes", "Processes", "r", nil}, {"projections", "Projections", "j", nil}, {"operations", "Operations", "a", nil},
+		{"doctor", "Doctor", "d", nil},
 	}
+	for i := range tabs {
+		if c, known := v.Counts[tabs[i].Path]; known {
+			tabs[i].Count = &c
+		}
+	}
+	return tabs
 }
 
 // Tone is the colour of the environment: that of production warns.

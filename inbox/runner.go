@@ -211,7 +211,7 @@ func (r *Runner) Health() bus.Health {
 
 // reported is the state in the heartbeat: which receivers receive nothing.
 func (r *Runner) reported() heartbeat.State {
-	return heartbeat.State{OpenCircuits: store.Each(r.Health().OpenCircuits, func(c bus.OpenCircuit) string { return c.Consumer })}
+	return heartbeat.State{Circuits: r.Health().OpenCircuits}
 }
 
 // Stats returns the receivers' states, in the order in which they were given. It queries the

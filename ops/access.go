@@ -41,6 +41,6 @@ func open(s *Session) *opsaccess.Access[Action, Change, Content, summary] {
 		Change:         s.change,
 		ChangeAfter:    s.changeAfter,
 		Overview:       s.overview,
-		CachedOverview: s.cachedOverview,
+		CachedOverview: s.cachedOverview, LastOverview: s.lastOverview,
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -42,10 +43,10 @@ func attention(o summary) []Finding {
 	for _, u := range o.Unseen {
 		all = append(all, Finding{Check: "overview", Severity: Warning, Text: u.String(), Remedy: curable})
 	}
+	c := causesOf(o)
 	all = slices.Concat(
-		all, named("poisoned", poisonedIn(o.Queues)), named("blocked_keys", blockedIn(o.Queues)),
-		named("circuit_breakers", breakersIn(o.Queues)), named("consumers", unhandledFindings(o.Unhandled)),
-		named("processes", troubled(o.Processes, o.Queues)),
+		all, named("circuit_breakers", c.circuits()), named("consumers", c.noProcess()), named("blocked_keys", c.blocked()),
+		named("poisoned", c.poisoned()), named("processes", c.troubled(o.Processes)),
 	)
 	slices.SortStableFunc(all, worstFirst)
 	return all
@@ -83,70 +84,20 @@ func named(check string, found []Finding) []Finding {
 
 func worstFirst(a, b Finding) int { return cmp.Compare(a.Severity.rank(), b.Severity.rank()) }
 
-func poisonedIn(queues []admin.Queue) (found []Finding) {
-	for _, q := range queues {
-		if q.Poisoned > 0 {
-			found = append(found, critical(q.Consumer, fmt.Sprintf("It has poisoned messages: %s.", counted(q.Poisoned)), fmt.Sprintf(
-				"See what they failed at: asyncmonolith poisoned groups --consumer %[1]s --show-payloads. Mend it, then: asyncmonolith "+
-					"requeue --consumer %[1]s; or discard them.", word(q.Consumer))))
-		}
-	}
-	return found
+// isPlain reports whether a shell word may have the rune without quotes.
+func isPlain(r rune) bool {
+	return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._-/:@", r)
 }
 
-func blockedIn(queues []admin.Queue) (found []Finding) {
-	for _, q := range queues {
-		if q.BlockedKeys > 0 {
-			found = append(found, critical(q.Consumer, fmt.Sprintf("Keys are blocked, and their messages wait: %s.", counted(q.BlockedKeys)),
-				"See which, and by which poisoned message: asyncmonolith messages blocked-keys. Mend what that failed at, then: "+
-					"asyncmonolith requeue ID; or discard it."))
-		}
-	}
-	return found
-}
-
-// word quotes a name as one shell word.
-func word(name string) string {
-	plain := func(r rune) bool {
-		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._-/:@", r)
-	}
-	if name != "" && strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0 {
-		return name
-	}
-	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
-}
-
-// counted formats a count that is capped.
-func counted(n int64) string {
-	if n >= store.MostCounted {
-		return fmt.Sprintf("%d or more", store.MostCounted)
-	}
-	return fmt.Sprint(n)
-}
-
-// breakersIn finds open circuit breakers. Names of the same consumer share one finding.
-func breakersIn(queues []admin.Queue) (found []Finding) {
-	told := make(map[admin.OpenBreaker]bool)
-	for _, q := range queues {
-		if q.Breaker == nil || told[*q.Breaker] {
-			continue
-		}
-		told[*q.Breaker] = true
-		text := q.Breaker.String()
-		found = append(found, critical(q.Consumer, strings.ToUpper(text[:1])+text[1:]+".", fmt.Sprintf(
-			"Mend what it depends on: it goes on by itself. To try one message now: asyncmonolith consumers probe %s.", word(q.Consumer))))
-	}
-	return found
-}
-
-// troubled finds processes that need attention. Consumers stopped by a circuit breaker are in
-// breakersIn.
-func troubled(fleet []admin.Process, queues []admin.Queue) (found []Finding) {
-	breaks := func(name string) bool {
-		return slices.ContainsFunc(queues, func(q admin.Queue) bool { return q.Consumer == name && q.Breaker != nil })
+// troubled finds processes that need attention. Consumers stopped by a circuit are in circuits.
+func (c causes) troubled(fleet []admin.Process) (found []Finding) {
+	told := func(circuit bus.OpenCircuit) bool {
+		return slices.ContainsFunc(c.queues, func(q admin.Queue) bool {
+			return q.Consumer == circuit.Consumer && slices.ContainsFunc(q.Stops, overview.IsCircuit)
+		})
 	}
 	for _, runs := range overview.Programs(fleet, admin.ProcessLost) {
-		found = append(found, lost(runs))
+		found = append(found, c.lost(runs))
 	}
 	for _, p := range fleet {
 		if p.Status != admin.ProcessAlive {
@@ -157,17 +108,20 @@ func troubled(fleet []admin.Process, queues []admin.Queue) (found []Finding) {
 				fmt.Sprintf("Consumers ignore their timeout and still run: %s.", strings.Join(p.Stuck, ", ")),
 				"Have them return when their context ends, and restart this process."))
 		}
-		if closed := slices.DeleteFunc(slices.Clone(p.OpenCircuits), breaks); len(closed) > 0 {
-			found = append(found, critical(processName(p),
-				fmt.Sprintf("A circuit is open here, or their broker is away: %s.", strings.Join(closed, ", ")),
-				"Mend what they depend on: they go on by themselves."))
+		for _, circuit := range slices.DeleteFunc(slices.Clone(p.OpenCircuits), told) {
+			what := "Circuit open, or broker away"
+			if !circuit.Since.IsZero() {
+				what += " for " + c.since(circuit.Since)
+			}
+			what = sentence(what+": "+circuit.Consumer, quoted(circuit.Reason))
+			found = append(found, critical(processName(p), what, "Mend what it depends on: it goes on by itself."))
 		}
 	}
 	return found
 }
 
 func processName(p admin.Process) string {
-	return fmt.Sprintf("%s (pid %d on %s)", p.Program, p.PID, p.Host)
+	return fmt.Sprintf("%s (pid %d on %s)", strings.TrimSpace(p.Program+" "+p.Version), p.PID, p.Host)
 }
 
 // checkProjections finds halted shards. Without an event log it finds none.

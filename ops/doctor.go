@@ -14,8 +14,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// Finding is one result of [Session.Doctor]. It holds no message content and no error text of a
-// message or schedule.
+// Finding is one result of [Session.Doctor]. It holds no message content. Its Text has the
+// beginning of an error text only if the principal may read it, through [Config].Redact.
 type Finding struct {
 	Check    string   `json:"check"` // name of the check
 	Severity Severity `json:"severity"`
@@ -81,9 +81,11 @@ var errAbsent = errors.New("the database has no such thing") // immutable
 
 // doctor is one diagnosis.
 type doctor struct {
-	service *Service
-	queues  []admin.Queue
-	known   bool // the queues were read
+	service  *Service
+	session  *Session // decides which error texts are shown
+	queues   []admin.Queue
+	known    bool // the queues were read
+	failures []admin.FailureGroup
 }
 
 // checks are all checks, in the order in which they run and are shown.
@@ -98,10 +100,10 @@ func (d *doctor) checks() []check {
 		{"dead_rows", "What was deleted is cleared.", d.diagnosed(store.DeadRows, deadRows)},
 		{"snapshots", "No transaction keeps what was deleted from being cleared.", d.diagnosed(store.Holders, holders)},
 		{"clock", "This machine's clock agrees with that of the database.", d.checkClock},
-		{"poisoned", "No message is poisoned.", d.inQueues(poisonedIn)},
-		{"blocked_keys", "No key is blocked.", d.inQueues(blockedIn)},
+		{"poisoned", "No message is poisoned.", d.inQueues(causes.poisoned)},
+		{"blocked_keys", "No key is blocked.", d.inQueues(causes.blocked)},
 		{"consumers", "Every pending message has a consumer in a live process.", d.checkUnhandled},
-		{"circuit_breakers", "No circuit breaker is open.", d.inQueues(breakersIn)},
+		{"circuit_breakers", "No circuit is open.", d.inQueues(causes.circuits)},
 		{"processes", "No process was lost within a day, is stuck, or stops a consumer.", d.checkProcesses},
 		{"schedules", "All schedules fire.", d.checkSchedules},
 		{"pauses", "No consumer is paused for long while messages wait.", d.checkPauses},
@@ -129,7 +131,7 @@ func (s *Session) Doctor(ctx context.Context) ([]Finding, error) {
 		return nil, fmt.Errorf("ops: doctor: the database does not answer: %w", err)
 	}
 	var all []Finding
-	for _, c := range (&doctor{service: d}).checks() {
+	for _, c := range (&doctor{service: d, session: s}).checks() {
 		found, err := lookIn(ctx, d, d.config.DB, lookTime, c.look)
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("ops: doctor: %w", context.Cause(ctx))
@@ -140,7 +142,7 @@ func (s *Session) Doctor(ctx context.Context) ([]Finding, error) {
 		case isSchema(err) && len(all) == 0:
 			why := strings.TrimPrefix(err.Error(), outbox.ErrSchemaOutdated.Error()+": ")
 			found = []Finding{critical("", fmt.Sprintf("The tables are not up to date: %s.", why),
-				"Run asyncmonolith migrate, or outbox.Migrate. Migrations only add: what runs goes on running.")}
+				"Run the migrations. They only add: what runs goes on running. On the command line: asyncmonolith migrate.")}
 		case err != nil:
 			found = []Finding{unseen(err)}
 		case len(found) == 0:

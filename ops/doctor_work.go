@@ -46,23 +46,11 @@ func (d *doctor) checkUnhandled(ctx context.Context, db bun.IDB) (found []Findin
 	}
 	if !slices.ContainsFunc(fleet, func(p admin.Process) bool { return p.Kind == "processor" }) {
 		return []Finding{warning(unhandled[0].Consumer, "Messages wait, but no processor has reported in the last 7 days.",
-			"Start a processor of this consumer. Programs with a negative bus.RegistryConfig.HeartbeatInterval do not report.")}, nil
+			"Start a processor of this consumer. Programs whose heartbeat is switched off do not report.")}, nil
 	}
-	return unhandledFindings(unhandled), nil
-}
-
-// unhandledFindings turns unhandled messages into findings.
-func unhandledFindings(unhandled []admin.Unhandled) (found []Finding) {
-	for _, s := range unhandled {
-		what := fmt.Sprintf("of payload type %q", s.PayloadType)
-		if s.PayloadType == "" {
-			what = "with keys"
-		}
-		found = append(found, critical(s.Consumer, fmt.Sprintf("Messages %s wait, but no live process consumes them.", what),
-			"Start a program that has this consumer with this payload type. After a rename, give it the former name (bus.Aliases); "+
-				"if they are not wanted any more, cancel them."))
-	}
-	return found
+	c, err := d.causes(ctx, db)
+	c.unhandled = unhandled
+	return c.noProcess(), err
 }
 
 // readQueues returns the queues. Several checks share them, because they are the most expensive
@@ -75,21 +63,43 @@ func (d *doctor) readQueues(ctx context.Context, db bun.IDB) (_ []admin.Queue, e
 	return d.queues, err
 }
 
+// causes reads what findings about consumers are made of.
+func (d *doctor) causes(ctx context.Context, db bun.IDB) (causes, error) {
+	queues, err := d.readQueues(ctx, db)
+	if err == nil && d.failures == nil {
+		d.failures, err = d.service.admin.Failures(ctx, db, "", failuresShown)
+	}
+	if err != nil {
+		return causes{}, err
+	}
+	shown := func(consumer, text string) string { return d.session.text(ctx, Content{Consumer: consumer}, text) }
+	_, queues = overview.Redacted(nil, queues, shown)
+	return causes{now: time.Now(), queues: queues, failures: store.Each(d.failures, func(f admin.FailureGroup) admin.FailureGroup {
+		f.Sample = shown(f.Consumer, f.Sample)
+		return f
+	})}, nil
+}
+
 // inQueues is a check of the queues.
-func (d *doctor) inQueues(find func([]admin.Queue) []Finding) finder {
+func (d *doctor) inQueues(find func(causes) []Finding) finder {
 	return func(ctx context.Context, db bun.IDB) ([]Finding, error) {
-		queues, err := d.readQueues(ctx, db)
-		return find(queues), err
+		c, err := d.causes(ctx, db)
+		return find(c), err
 	}
 }
 
 func (d *doctor) checkProcesses(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	fleet, err := d.service.admin.Processes(ctx, db, overview.LostWithin)
-	return troubled(fleet, d.queues), err // without queues, circuit breakers are reported as open circuits
+	if err != nil {
+		return nil, err
+	}
+	shown := func(consumer, text string) string { return d.session.text(ctx, Content{Consumer: consumer}, text) }
+	fleet, queues := overview.Redacted(fleet, d.queues, shown) // without queues, circuit breakers are reported as open circuits
+	return causes{now: time.Now(), queues: queues}.troubled(fleet), nil
 }
 
 // lost is the finding for a program whose runs were lost.
-func lost(runs []admin.Process) Finding {
+func (c causes) lost(runs []admin.Process) Finding {
 	cure, seen := "Look why it ended: out of memory, a crash, or killed before it could drain.", runs[0].SeenAt
 	var kinds []string
 	for _, p := range runs {
@@ -98,7 +108,7 @@ func lost(runs []admin.Process) Finding {
 		}
 		switch kind := p.Kind; kind {
 		case "processor":
-			cure += " A message that it held may be to blame: asyncmonolith messages list --crashed lists such."
+			cure += " A message that it held may be to blame. List such: asyncmonolith messages list --crashed."
 			kinds = append(kinds, kind)
 		case "projections", "relays", overview.RunnerKind:
 			kinds = append(kinds, "runner of "+kind)
@@ -107,9 +117,8 @@ func lost(runs []admin.Process) Finding {
 		}
 	}
 	slices.Sort(kinds)
-	return warning(processName(runs[0]), fmt.Sprintf(
-		"This %s was last seen at %s, and has not said that it stops. What it held, others take over.",
-		strings.Join(slices.Compact(kinds), " and "), flow.Instant(seen)), cure)
+	return warning(processName(runs[0]), fmt.Sprintf("Lost, last seen %s ago: %s. Others take over what it held.", c.since(seen),
+		strings.Join(slices.Compact(kinds), " and ")), cure)
 }
 
 // checkSchedules computes the next fire of each schedule, as far as time allows.
@@ -161,7 +170,7 @@ func sickness(row schedule.Schedule, now time.Time, fleet []admin.Process) (text
 		}
 		if !slices.ContainsFunc(fleet, fires) {
 			return fmt.Sprintf("%s No live process fires schedules of payload type %q.", text, row.PayloadType),
-				"Run a schedule.Processor in a program that has consumers of this payload type."
+				"Run a schedule processor in a program that has consumers of this payload type."
 		}
 		return text, "Look at the logs of the processes that fire it: they hang, or cannot write."
 	}
@@ -244,15 +253,16 @@ func stillness(row store.Operation, runners bool) (text, remedy string) {
 	case state == Started && row.Now.Sub(row.CreatedAt.Time) > changeForgotten:
 		since := roughly(row.Now.Sub(row.CreatedAt.Time))
 		return fmt.Sprintf("It was started %s ago, and its outcome is not known: its process may have died.", since), fmt.Sprintf(
-			"Look at the messages that it was about, do it again where it was not done, and close it: asyncmonolith operations stop %d.", row.ID)
+			"Look at the messages that it was about, do it again where it was not done, and close it. "+
+				"On the command line: asyncmonolith operations stop %d.", row.ID)
 	case !runners && awaits(row, noRunnerLate):
-		cure := fmt.Sprintf("Run an ops.Runner in some process; or carry it out from the command: asyncmonolith operations run %d.", row.ID)
+		cure := fmt.Sprintf("Start a process that runs operations. Run it from here: asyncmonolith operations run %d.", row.ID)
 		if kinds()[Action(row.Kind)].apply != nil {
-			cure = "Run an ops.Runner in a process that has the projection's code."
+			cure = "Run operations in a process that has the projection's code."
 		}
-		return fmt.Sprintf("It was to start %s ago, and no live process runs ops.Runner.", late()), cure
+		return fmt.Sprintf("It was to start %s ago, and no live process runs operations.", late()), cure
 	case awaits(row, runnerLate):
-		return fmt.Sprintf("It was to start %s ago, and no process carries it out.", late()), "Run an ops.Runner in some process."
+		return fmt.Sprintf("It was to start %s ago, and no process carries it out.", late()), "Start another process that runs operations."
 	default:
 		return "", ""
 	}

@@ -74,6 +74,12 @@ type Target struct {
 	At       time.Time      `json:"at,omitzero"`        // reschedule
 	Consumer string         `json:"consumer,omitempty"` // pause, resume
 	Schedule int64          `json:"schedule,omitempty"`
+	// Expression and Zone are those that a schedule gets, and OldExpression and OldZone those that it
+	// had.
+	Expression    string `json:"expression,omitempty"`
+	Zone          string `json:"zone,omitempty"`
+	OldExpression string `json:"old_expression,omitempty"`
+	OldZone       string `json:"old_zone,omitempty"`
 	// Projection and Version name a projection's version.
 	Projection string `json:"projection,omitempty"`
 	Version    int    `json:"version,omitempty"`

@@ -47,11 +47,24 @@ func (s *Session) cachedOverview(ctx context.Context) (o summary, due bool, err 
 	return s.redacted(ctx, o), due, nil
 }
 
+// lastOverview returns the last overview, however old, without a query, and whether a new one is due.
+// It is empty if there is none.
+func (s *Session) lastOverview(ctx context.Context) (o summary, due bool, err error) {
+	if err := s.may(View, ""); err != nil {
+		return summary{}, false, fmt.Errorf("ops: last overview: %w", err)
+	}
+	o, due = s.service.overview.Last()
+	return s.redacted(ctx, o), due, nil
+}
+
 // redacted redacts an overview for the principal.
 func (s *Session) redacted(ctx context.Context, o summary) summary {
 	o.Failures = store.Each(o.Failures, func(f admin.FailureGroup) admin.FailureGroup {
 		f.Sample = s.text(ctx, Content{Consumer: f.Consumer}, f.Sample)
 		return f
+	})
+	o.Processes, o.Queues = overview.Redacted(o.Processes, o.Queues, func(consumer, text string) string {
+		return s.text(ctx, Content{Consumer: consumer}, text)
 	})
 	o.Operations = store.Each(o.Operations, func(of Operation) Operation { return s.Operations().operation(ctx, of) })
 	o.Attention = s.told(attention(o))
@@ -141,6 +154,7 @@ func (s *Service) makeOverview(ctx context.Context, last summary) (summary, erro
 			o.At = last.At
 		}
 	}
+	o.Queues = overview.WithUnhandled(o.Queues, o.Unhandled)
 	return o, nil
 }
 

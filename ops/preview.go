@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/opsaccess"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -36,6 +38,10 @@ type Preview struct {
 	Consumers []string `json:"consumers,omitempty"`
 	// Poisoned has details on poisoned messages. It is nil if the preview is Incomplete.
 	Poisoned *poison.Preview `json:"poisoned,omitempty"`
+	// Pending counts pending messages by consumer and payload type. Oldest and Newest are the times
+	// when they were produced. It is nil if the preview is Incomplete. If More is true, it has the
+	// first Messages.
+	Pending []poison.PreviewKind `json:"pending,omitempty"`
 
 	ids []int64 // messages that it changes; nil if there are too many
 }
@@ -148,15 +154,23 @@ func previewPending(ctx context.Context, s *Service, t *Target) (p Preview, err 
 	default:
 		p.Incomplete, p.More = true, true
 	}
-	p.Consumers, err = s.touched(ctx, t.Pending.Consumer, seen.consumers, p.ids != nil)
+	p.Pending = seen.kinds
+	p.Consumers, err = s.touched(ctx, t.Pending.Consumer, seen.consumers(), p.ids != nil)
 	return p, err
 }
 
 // seenPending are matching messages, in the order of their ids.
 type seenPending struct {
-	ids       []int64
-	more      bool // there may be more
-	consumers []string
+	ids   []int64
+	more  bool                 // there may be more
+	kinds []poison.PreviewKind // sorted by consumer
+}
+
+func (s seenPending) consumers() (names []string) {
+	for _, k := range s.kinds {
+		names = append(names, k.Consumer)
+	}
+	return slices.Compact(names)
 }
 
 func (s *Service) seePending(ctx context.Context, db bun.IDB, filter admin.Filter, upTo int64) (seen seenPending, err error) {
@@ -173,7 +187,11 @@ func (s *Service) seePending(ctx context.Context, db bun.IDB, filter admin.Filte
 		seen.ids = append(seen.ids, ids...)
 		seen.more = more && len(seen.ids) == opsaccess.MostPreviewed
 	}
-	seen.consumers, err = s.store.Operations.ConsumersOf(ctx, db, seen.ids)
+	kinds, err := s.store.Operations.KindsOf(ctx, db, seen.ids)
+	seen.kinds = store.Each(kinds, func(k store.PendingKind) poison.PreviewKind {
+		counts := poison.PreviewCounts{Messages: k.N, Oldest: k.Oldest.Time, Newest: k.Newest.Time}
+		return poison.PreviewKind{Consumer: k.ConsumerType, PayloadType: k.PayloadType, PreviewCounts: counts}
+	})
 	return seen, err
 }
 

@@ -18,6 +18,7 @@ type gauges struct {
 	stats  []statistic
 
 	depth, poisonDepth, parked metric.Int64ObservableGauge
+	stopped                    metric.Int64ObservableGauge
 	age, poisonAge             metric.Float64ObservableGauge
 	closed, slots, used        metric.Int64ObservableUpDownCounter
 	slotsMax                   metric.Int64ObservableGauge
@@ -79,7 +80,8 @@ func (g *gauges) registerQueues(m *maker) []metric.Observable {
 	g.parked = m.gauge(
 		".key.blocked", "{key}", "Keys whose messages wait for a poisoned one to be requeued or discarded; counted up to a bound.",
 	)
-	return []metric.Observable{g.depth, g.age, g.poisonDepth, g.poisonAge, g.parked}
+	g.stopped = m.gauge(".consumer.stopped", "{reason}", "1 for each reason why messages of a consumer do not start, as its state.")
+	return []metric.Observable{g.depth, g.age, g.poisonDepth, g.poisonAge, g.parked, g.stopped}
 }
 
 // registerFlow makes the instruments for consumers with a circuit, a circuit breaker, a limit or a
@@ -141,6 +143,9 @@ func (g *gauges) showQueue(o metric.Observer, q admin.Queue) {
 	o.ObserveFloat64(g.age, q.OldestReady.Seconds(), set)
 	o.ObserveInt64(g.poisonDepth, q.Poisoned, set)
 	o.ObserveFloat64(g.poisonAge, q.OldestPoisoned.Seconds(), set)
+	for _, stop := range q.Stops {
+		o.ObserveInt64(g.stopped, 1, state(string(stop.Reason)))
+	}
 	if q.BlocksKeys {
 		o.ObserveInt64(g.parked, q.BlockedKeys, set)
 	}

@@ -123,6 +123,9 @@ func sum(a, b admin.Queue) admin.Queue {
 	a.Poisoned += b.Poisoned
 	a.BlockedKeys += b.BlockedKeys
 	a.OldestReady = max(a.OldestReady, b.OldestReady)
+	if len(a.Stops) == 0 {
+		a.Stops = b.Stops
+	}
 	a.OldestPoisoned = max(a.OldestPoisoned, b.OldestPoisoned)
 	return a
 }

@@ -178,5 +178,5 @@ func (r *Runner) Health() bus.Health {
 
 // reported is the state in the heartbeat: which forwarders wait for their broker.
 func (r *Runner) reported() heartbeat.State {
-	return heartbeat.State{OpenCircuits: store.Each(r.Health().OpenCircuits, func(c bus.OpenCircuit) string { return c.Consumer })}
+	return heartbeat.State{Circuits: r.Health().OpenCircuits}
 }

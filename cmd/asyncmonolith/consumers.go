@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -51,7 +51,7 @@ func (l *consumersList) run(ctx context.Context, session *operator.Session, _ []
 		return err
 	}
 	noteUnseen(l.app.output, o)
-	return queues().write(l.app.output, o.Queues, nil)
+	return queues(o.At).write(l.app.output, o.Queues, nil)
 }
 
 // queuesSeen returns an error if the overview has no queues because they could not be read.
@@ -64,36 +64,25 @@ func queuesSeen(o operator.Overview) error {
 	return nil
 }
 
-// queues lists consumers.
-func queues() list[admin.Queue] {
+// queues lists consumers, with ages as of now.
+func queues(now time.Time) list[admin.Queue] {
 	return list[admin.Queue]{
 		columns: []show.Column{{Title: "CONSUMER"}, {Title: "READY", Kind: show.Number}, {Title: "DELAYED", Kind: show.Number},
 			{Title: "LEASED", Kind: show.Number}, {Title: "POISONED", Kind: show.Number}, {Title: "OLDEST", Kind: show.Number}},
 		row: func(q admin.Queue) []any {
 			return []any{q.Consumer, count(q.Ready), count(q.Delayed), count(q.Leased), count(q.Poisoned), q.OldestReady}
 		},
-		below: func(q admin.Queue) []string { return []string{noteOf(q)} },
+		below: func(q admin.Queue) []string { return stopsOf(q, now) },
 		empty: "No consumer has messages.",
 	}
 }
 
-// noteOf says whether a consumer is paused, its breaker is open or keys are blocked.
-func noteOf(q admin.Queue) string {
-	var parts []string
-	if !q.PausedAt.IsZero() {
-		text := "paused by " + cmp.Or(q.PausedBy, "a person")
-		if q.PauseNote != "" {
-			text += ": " + q.PauseNote
-		}
-		parts = append(parts, text)
+// stopsOf says why messages of a consumer do not start.
+func stopsOf(q admin.Queue, now time.Time) (texts []string) {
+	for _, stop := range q.Stops {
+		texts = append(texts, operator.Stop(stop, now))
 	}
-	if q.Breaker != nil {
-		parts = append(parts, q.Breaker.String())
-	}
-	if q.BlockedKeys > 0 {
-		parts = append(parts, plural(int(q.BlockedKeys), "key")+" blocked")
-	}
-	return strings.Join(parts, "; ")
+	return texts
 }
 
 // consumerChange is a command that changes one consumer: pause, resume or probe.

@@ -4,27 +4,118 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-type explainCommand struct{ app *app }
+type explainCommand struct {
+	app           *app
+	consumer, key string
+}
 
 func (e *explainCommand) command() *cobra.Command {
-	return &cobra.Command{
-		Use: "explain ID...", Short: "Say why messages do not run", Args: checkArgs(atLeastOne("message", "messages list")),
+	c := &cobra.Command{
+		Use: "explain [ID...]", Short: "Say why messages do not run", Args: checkArgs(e.checkArgs),
 		Long: `Say why messages do not run, or have not yet: as far as the database knows, which knows the live processes and
-what they take. Ids are those of pending and of poisoned messages.`,
-		Example: "  asyncmonolith explain 4711",
-		RunE:    e.app.onIDs(e.run),
+what they take. An ID is the id of a pending or poisoned message, a message id, which its messages of all consumers share,
+or the trace in which they were produced. With --key it is about the first messages of a key.`,
+		Example: `  asyncmonolith explain 4711
+  asyncmonolith explain 0199f1a2-7c3d-7abc-8def-0123456789ab
+  asyncmonolith explain --consumer mail --key customer-17`,
+		RunE: e.app.onSession(e.run),
+	}
+	c.Flags().StringVar(&e.key, "key", "", "the first messages with an ordering key")
+	c.Flags().StringVar(&e.consumer, "consumer", "", "those of a consumer, with --key")
+	_ = c.RegisterFlagCompletionFunc("consumer", e.app.completeFlag(consumerNames))
+	return c
+}
+
+func (e *explainCommand) checkArgs(c *cobra.Command, args []string) error {
+	switch {
+	case e.key != "" && len(args) > 0:
+		return errors.New("--key is instead of ids")
+	case e.key == "" && e.consumer != "":
+		return errors.New("--consumer needs --key")
+	case e.key == "":
+		return atLeastOne("message", "messages list")(c, args)
+	default:
+		return nil
 	}
 }
 
-func (e *explainCommand) run(ctx context.Context, session *operator.Session, ids []int64) error {
+// mostOfKey is how many messages of a key are explained. The others wait for these.
+const mostOfKey = 10
+
+func (e *explainCommand) run(ctx context.Context, session *operator.Session, args []string) error {
+	var ids []int64
+	for _, arg := range args {
+		found, err := e.idsOf(ctx, session, arg)
+		if err != nil {
+			return err
+		}
+		ids = append(ids, found...)
+	}
+	if e.key != "" {
+		filter := admin.Filter{Consumer: e.consumer, OrderingKey: e.key}
+		found, _, err := session.Messages().List(ctx, filter, admin.Page{Size: mostOfKey})
+		if err != nil {
+			return err
+		}
+		for _, m := range found {
+			ids = append(ids, m.ID)
+		}
+		if len(ids) == 0 {
+			return fmt.Errorf("%w: no pending message has the key %q", errNotFound, e.key)
+		}
+	}
+	return e.explain(ctx, session, ids)
+}
+
+// idsOf returns the messages that an argument names: by their id, by the id of their payload, or by their trace.
+func (e *explainCommand) idsOf(ctx context.Context, session *operator.Session, arg string) (ids []int64, err error) {
+	id, failed := strconv.ParseInt(arg, 10, 64)
+	if failed == nil && len(arg) < 20 {
+		return []int64{id}, nil
+	}
+	search := messagesFind{app: e.app, page: pageFlags{Page: admin.Page{Size: mostOfKey}}}
+	message, failed := uuid.Parse(arg)
+	switch {
+	case failed == nil && len(arg) == 36:
+		search.search.MessageID = message
+		poisoned, _, err := session.Poisoned().List(ctx, poison.Filter{MessageID: message}, admin.Page{Size: mostOfKey})
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range poisoned {
+			ids = append(ids, m.ID)
+		}
+	case len(arg) == 32 && strings.Trim(arg, "0123456789abcdef") == "":
+		search.search.TraceID = arg
+	default:
+		return nil, usage(fmt.Errorf("%q: the id of a message, a message id or a trace id is allowed", arg))
+	}
+	found, _, err := search.find(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range found {
+		ids = append(ids, m.ID)
+	}
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("%w: no pending or poisoned message has %s", errNotFound, arg)
+	}
+	return ids, nil
+}
+
+func (e *explainCommand) explain(ctx context.Context, session *operator.Session, ids []int64) error {
 	missing := 0
 	for _, id := range ids {
 		found, err := session.Messages().Explain(ctx, id)

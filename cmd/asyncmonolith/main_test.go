@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -40,6 +42,35 @@ func database(t *testing.T) string {
 		t.Fatalf("migrate: got %+v", got)
 	}
 	return dsn
+}
+
+// screens is an output that ends a context with the second status.
+type screens struct {
+	bytes.Buffer
+	end context.CancelFunc
+}
+
+func (s *screens) Write(text []byte) (int, error) {
+	n, err := s.Buffer.Write(text)
+	if strings.Count(s.String(), "Programs:") == 2 {
+		s.end()
+	}
+	return n, err
+}
+
+// TestStatusIsWatched until the user ends it.
+func TestStatusIsWatched(t *testing.T) {
+	t.Parallel()
+	dsn := database(t)
+	ctx, end := context.WithTimeout(t.Context(), time.Minute)
+	defer end()
+	out := &screens{end: end}
+	var stderr bytes.Buffer
+	code := run(ctx, []string{"status", "--watch"}, terminal{in: strings.NewReader(""), out: out, err: &stderr, width: 80,
+		env: func(name string) string { return map[string]string{"ASYNCMONOLITH_DSN": dsn}[name] }})
+	if got := strings.Count(out.String(), "\x1b[H\x1b[2J"); code != exitDone || got != 2 || stderr.Len() > 0 {
+		t.Errorf("got code %d, %d screens, %q, want two", code, got, stderr.String())
+	}
 }
 
 func TestExitCodes(t *testing.T) {

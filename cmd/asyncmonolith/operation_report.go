@@ -22,7 +22,7 @@ func newOperationReport(a *app, session *operator.Session) operationReport {
 	return operationReport{a.output, session, a.service}
 }
 
-const noRunner = "No live process runs ops.Runner, so nothing happens by itself"
+const noRunner = "No live process runs operations, so nothing happens by itself"
 
 // hasRunner reports whether a live process runs operations. It is true if that cannot be read: the operation is stored.
 func (r operationReport) hasRunner(ctx context.Context) bool {
@@ -34,9 +34,9 @@ func (r operationReport) hasRunner(ctx context.Context) bool {
 func (r operationReport) runner(ctx context.Context, o ops.Operation) string {
 	switch found := r.hasRunner(ctx); {
 	case found && o.Target.Projection != "":
-		return "A process that runs ops.Runner, and has the projection's code, carries it out."
+		return "A process that runs operations, and has the projection's code, carries it out."
 	case found:
-		return "A process that runs ops.Runner carries it out."
+		return "A process that runs operations carries it out."
 	case o.Target.Projection != "":
 		return noRunner + ": start a process that runs it, and has the projection's code."
 	default:
@@ -121,7 +121,7 @@ func (r operationReport) outcome(o ops.Operation) error {
 
 // interrupted says how to go on with an operation after Ctrl-C.
 func (r operationReport) interrupted(id int64, o ops.Operation) error {
-	r.note("Left as it is: %s. A live process that runs ops.Runner goes on with it, if there is one.", stateText(o))
+	r.note("Left as it is: %s. A live process that runs operations goes on with it, if there is one.", stateText(o))
 	r.note("To go on from here:  asyncmonolith operations run %d", id)
 	if o.State == ops.Waiting {
 		r.note("To take it back:     asyncmonolith operations undo %d", id)

@@ -119,6 +119,11 @@ func (s *operationStart) preview(p ops.Preview) error {
 			return err
 		}
 	}
+	if len(p.Pending) > 0 {
+		if err := pendingKinds().write(s.app.output, p.Pending, nil); err != nil {
+			return err
+		}
+	}
 	switch {
 	case p.Incomplete:
 		return s.app.say("Those to be %s took too long to count: there may be none.", s.done)
@@ -130,12 +135,22 @@ func (s *operationStart) preview(p ops.Preview) error {
 	switch said := fmt.Sprintf("%s to be %s, and nothing that comes later.", plural(p.Messages, "message"), s.done); {
 	case p.First:
 		return s.app.say("The first %s More match, and stay as they are: do it again for them.", said)
-	case p.More && p.Poisoned != nil:
+	case p.More && (p.Poisoned != nil || len(p.Pending) > 0):
 		return s.app.say("At least %s The table has the first of them only.", said)
 	case p.More:
 		return s.app.say("At least %s", said)
 	default:
 		return s.app.say("%s", said)
+	}
+}
+
+func pendingKinds() list[poison.PreviewKind] {
+	return list[poison.PreviewKind]{
+		columns: []show.Column{{Title: "CONSUMER"}, {Title: "PAYLOAD TYPE", Gives: 3}, {Title: "MESSAGES", Kind: show.Number},
+			{Title: "OLDEST", Kind: show.Whole, Gives: 2}, {Title: "NEWEST", Kind: show.Whole, Gives: 1}},
+		row: func(k poison.PreviewKind) []any {
+			return []any{k.Consumer, k.PayloadType, k.Messages, k.Oldest, k.Newest}
+		},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 )
@@ -18,13 +19,15 @@ import (
 type processesCommand struct {
 	app    *app
 	within time.Duration
+	all    bool
 }
 
 func (p *processesCommand) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "processes", Short: "List the processes that work on the tables", Args: checkArgs(noArgs),
-		Long: `List the processes that work on the tables, those that are alive first, by host: where they run, which version, and
-how busy they are. One that is lost was not seen lately, and has not said that it stops.`,
+		Use: "processes", Short: "List the programs that work on the tables", Args: checkArgs(noArgs),
+		Long: `List the programs that work on the tables, lost ones first, by host: where they run, which version, how busy they
+are, and their parts, such as a processor and a scheduler. A program that is lost was not seen for 45 s, and did not
+stop. Those that stopped are counted; --all lists them. --json writes a line for each part.`,
 		Example: "  asyncmonolith processes --within 1h",
 		PreRunE: func(*cobra.Command, []string) error {
 			if p.within <= 0 {
@@ -34,6 +37,7 @@ how busy they are. One that is lost was not seen lately, and has not said that i
 		},
 		RunE: p.app.onSession(p.run),
 	}
+	c.Flags().BoolVar(&p.all, "all", false, "list the programs that stopped, too")
 	c.Flags().DurationVar(&p.within, "within", 24*time.Hour, "those seen within a time; they are kept for 7 days")
 	return c
 }
@@ -46,22 +50,60 @@ func (p *processesCommand) run(ctx context.Context, session *operator.Session, _
 	slices.SortStableFunc(found, func(a, b admin.Process) int {
 		return cmp.Or(cmp.Compare(a.Status, b.Status), cmp.Compare(a.Host, b.Host), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Kind, b.Kind))
 	})
-	return processes().write(p.app.output, found, nil)
+	if p.app.json {
+		return list[admin.Process]{}.write(p.app.output, found, nil)
+	}
+	shown, stopped := operator.Programs(found), 0
+	if !p.all {
+		shown = slices.DeleteFunc(shown, func(program operator.Program) bool { return program.Status == admin.ProcessStopped })
+		stopped = len(operator.Programs(found)) - len(shown)
+	}
+	if err := programs().write(p.app.output, shown, nil); err != nil || stopped == 0 {
+		return err
+	}
+	return p.app.say("%s stopped within %s: --all lists them.", plural(stopped, "program"), p.within)
 }
 
-func processes() list[admin.Process] {
-	return list[admin.Process]{
-		columns: []show.Column{{Title: "STATUS"}, {Title: "KIND"}, {Title: "HOST"}, {Title: "PID", Kind: show.Number},
+func programs() list[operator.Program] {
+	return list[operator.Program]{
+		columns: []show.Column{{Title: "STATUS"}, {Title: "HOST"}, {Title: "PID", Kind: show.Number},
 			{Title: "PROGRAM", Gives: 3}, {Title: "VERSION", Gives: 6}, {Title: "SEEN", Kind: show.Whole, Gives: 5},
-			{Title: "STARTED", Kind: show.Whole, Gives: 2}, {Title: "RUNNING", Kind: show.Number, Gives: 7}, {Title: "TAKES", Gives: 1}},
-		row: func(p admin.Process) []any {
-			return []any{p.Status, p.Kind, p.Host, p.PID, p.Program, p.Version, p.SeenAt, p.StartedAt, runningIn(p), takenBy(p)}
+			{Title: "STARTED", Kind: show.Whole, Gives: 2}, {Title: "PARTS", Gives: 1}},
+		row: func(p operator.Program) []any {
+			return []any{p.Status, p.Host, p.PID, p.Program, p.Version, p.Seen, p.Started, partsOf(p)}
 		},
-		below: func(p admin.Process) []string {
-			return []string{formatNames("stuck in: %s", p.Stuck), formatNames("stopped by a circuit or breaker: %s", p.OpenCircuits)}
+		below: func(p operator.Program) (texts []string) {
+			for _, part := range p.Parts {
+				texts = append(texts, formatNames(part.Kind+" takes %s", takenBy(part)), formatNames("stuck in: %s", part.Stuck))
+				for _, circuit := range part.OpenCircuits {
+					texts = append(texts, formatCircuit(circuit))
+				}
+			}
+			return texts
 		},
 		empty: "No process has reported.",
 	}
+}
+
+// partsOf names the parts of a program, with how busy they are.
+func partsOf(p operator.Program) string {
+	var parts []string
+	for _, part := range p.Parts {
+		parts = append(parts, strings.TrimSpace(part.Kind+" "+runningIn(part)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// formatCircuit says which circuit is open, since when, and why.
+func formatCircuit(c bus.OpenCircuit) string {
+	text := "circuit open: " + c.Consumer
+	if !c.Since.IsZero() {
+		text += ", since " + show.Value(c.Since)
+	}
+	if c.Reason != "" {
+		text += fmt.Sprintf(", %q", c.Reason)
+	}
+	return text
 }
 
 // runningIn shows running messages, claimed messages that wait for a slot, and the limit.
@@ -76,8 +118,8 @@ func runningIn(p admin.Process) string {
 	}
 }
 
-// takenBy names what a process works on.
-func takenBy(p admin.Process) string {
+// takenBy names what a part of a program works on.
+func takenBy(p admin.Process) []string {
 	var names []string
 	for _, c := range p.Consumers {
 		names = append(names, c.Name)
@@ -87,7 +129,7 @@ func takenBy(p admin.Process) string {
 	}
 	const most = 3
 	if rest := len(names) - most; rest > 0 {
-		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", rest)
+		return append(names[:most:most], fmt.Sprintf("and %d more", rest))
 	}
-	return strings.Join(names, ", ")
+	return names
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,8 @@ import (
 func schedulesGroup(a *app) *cobra.Command {
 	group := &cobra.Command{
 		Use:   "schedules",
-		Short: "List schedules, and run, pause or delete them",
-		Long: "List schedules and when they fire next, fire one at once, pause, resume and delete. " +
+		Short: "List schedules, and run, change, pause or delete them",
+		Long: "List schedules and when they fire next, fire one at once, update, pause, resume and delete. " +
 			"A schedule is named by its id or by its name.",
 		Example: `  asyncmonolith schedules list
   asyncmonolith schedules next nightly-report
@@ -37,7 +38,59 @@ func schedulesGroup(a *app) *cobra.Command {
 		x.app = a
 		group.AddCommand(x.command())
 	}
+	group.AddCommand((&scheduleUpdate{app: a}).command())
 	return asGroup(group)
+}
+
+// scheduleUpdate sets the expression or the zone of a schedule.
+type scheduleUpdate struct {
+	app *app
+	confirmation
+	expression, zone string
+}
+
+func (u *scheduleUpdate) command() *cobra.Command {
+	c := u.confirmed(oneSchedule(u.app, &cobra.Command{
+		Use: "update SCHEDULE", Short: "Set the expression or the zone of a schedule",
+		Long: `Set the expression or the zone of a schedule, which is named by its id or by its name. Without --yes the command shows
+when the schedule would fire next. A program that writes the schedule at boot overwrites the change.`,
+		Example: `  asyncmonolith schedules update nightly-report --expression "0 4 * * *" --yes --reason "after the import"`,
+	}, u.run))
+	c.Flags().StringVar(&u.expression, "expression", "", "the new expression, such as \"0 4 * * *\"")
+	c.Flags().StringVar(&u.zone, "zone", "", "the new zone, such as Europe/Vienna")
+	return c
+}
+
+func (u *scheduleUpdate) run(ctx context.Context, session *operator.Session, s operator.Schedule) error {
+	if u.expression == "" && u.zone == "" {
+		return usage(errors.New("--expression or --zone is missing"))
+	}
+	expression, zone := cmp.Or(u.expression, s.Expression), cmp.Or(u.zone, s.Zone)
+	fires, wrong := operator.NextFires(expression, zone)
+	if wrong != "" {
+		return usage(errors.New(wrong))
+	}
+	named := fmt.Sprintf("schedule %d (%s)", s.ID, cmp.Or(s.Name, s.PayloadType))
+	if !u.yes && !u.app.json {
+		err := u.app.say("%s fires by %s in %s. It would fire by %s in %s:", named, s.Expression, s.Zone, expression, zone)
+		if err == nil {
+			err = nextFires().write(u.app.output, fires, nil)
+		}
+		return errors.Join(err, errNotConfirmed)
+	}
+	do := func() error { return session.Schedules().Update(ctx, u.reason, s.ID, expression, zone) }
+	done := map[string]any{"schedule": s.ID, "done": "update", "expression": expression, "zone": zone, "next": fires}
+	return u.change(u.app.output, fmt.Sprintf("have %s fire by %s in %s", named, expression, zone), do, done,
+		fmt.Sprintf("The %s fires by %s in %s.", named, expression, zone))
+}
+
+// nextFires lists fires in UTC and in their zone.
+func nextFires() list[time.Time] {
+	return list[time.Time]{
+		columns: []show.Column{{Title: "NEXT"}, {Title: "IN ITS ZONE"}},
+		row:     func(t time.Time) []any { return []any{t, t.Format("2006-01-02 15:04:05 MST")} },
+		empty:   "No fire is ahead.",
+	}
 }
 
 type schedulesList struct {
@@ -106,11 +159,7 @@ func (n *scheduleNext) run(_ context.Context, _ *operator.Session, s operator.Sc
 			return err
 		}
 	}
-	err := list[time.Time]{
-		columns: []show.Column{{Title: "NEXT"}, {Title: "IN ITS ZONE"}},
-		row:     func(t time.Time) []any { return []any{t, t.Format("2006-01-02 15:04:05 MST")} },
-		empty:   "No fire is ahead.",
-	}.write(out, s.Next, nil)
+	err := nextFires().write(out, s.Next, nil)
 	if err != nil || len(s.Recent) == 0 {
 		return err
 	}

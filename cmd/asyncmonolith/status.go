@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +17,7 @@ import (
 type statusCommand struct {
 	app     *app
 	check   bool
+	watch   bool
 	content contentFlag
 }
 
@@ -28,14 +31,39 @@ With --check it says what needs attention instead, and exits with 6 if there is 
 blocked keys, open circuits, messages that no live process takes, consumers that ignore their timeout or are stopped by
 a circuit, projections that have halted. It warns of processes that were lost within a day, and of operations that
 stand still. It asks little, and so may be asked often: doctor looks deeper.`,
-		Example: "  asyncmonolith status\n  asyncmonolith status --check --json",
+		Example: "  asyncmonolith status\n  asyncmonolith status --watch\n  asyncmonolith status --check --json",
 		RunE:    s.app.onSession(s.run, s.content.config),
 	}
 	c.Flags().BoolVar(&s.check, "check", false, "say what needs attention, and exit with 6 if there is a problem")
+	c.Flags().BoolVar(&s.watch, "watch", false, "show it again every 2 s, until Ctrl-C")
 	return s.content.add(c)
 }
 
+// showEvery is the time between looks. Overviews are cached, so the database is read less often.
+const showEvery = 2 * time.Second
+
 func (s *statusCommand) run(ctx context.Context, session *operator.Session, _ []string) error {
+	if !s.watch {
+		return s.once(ctx, session)
+	}
+	again := time.NewTicker(showEvery)
+	defer again.Stop()
+	for {
+		if s.app.width > 0 && !s.app.json {
+			_, _ = io.WriteString(s.app.out, "\x1b[H\x1b[2J") // a terminal is cleared
+		}
+		if err := s.once(ctx, session); err != nil && ctx.Err() == nil && !errors.Is(err, errCheckFailed) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again.C:
+		}
+	}
+}
+
+func (s *statusCommand) once(ctx context.Context, session *operator.Session) error {
 	if s.check {
 		return s.attention(ctx, session)
 	}
@@ -67,7 +95,7 @@ func (s *statusCommand) attention(ctx context.Context, session *operator.Session
 func (s *statusCommand) overview(o operator.Overview) error {
 	out := s.app.output
 	noteUnseen(out, o)
-	if err := queues().write(out, o.Queues, nil); err != nil {
+	if err := queues(o.At).write(out, o.Queues, nil); err != nil {
 		return err
 	}
 	alive, lost := o.Programs()

@@ -159,7 +159,7 @@ func TestTopOnATerminal(t *testing.T) {
 			want bool
 		}{{"TERM=screen-256color", true}, {"NO_COLOR=1", false}} {
 			s := onTerminal(t, 120, 30, c.env+" "+start)
-			s.shows("no live process takes it")
+			s.shows("no live process")
 			if got := colour.MatchString(s.tmux("capture-pane", "-p", "-e")); got != c.want {
 				t.Errorf("%s: got colours %t, want %t", c.env, got, c.want)
 			}

@@ -112,7 +112,7 @@
   function busy(part) {
     if (Date.now() - leaving < patience) return true; // a second click has to find the same form
     if (part !== document.activeElement && part.contains(document.activeElement) || pressed && part.contains(pressed)) return true;
-    if (part.querySelector("details[open], dialog[open], .here") || [...part.querySelectorAll("input, select, textarea")].some(isFilledIn)) return true;
+    if (part.querySelector("details[open]:not([data-shown]), dialog[open], .here") || [...part.querySelectorAll("input, select, textarea")].some(isFilledIn)) return true;
     const picked = getSelection();
     return Boolean(picked && !picked.isCollapsed && picked.containsNode(part, true));
   }
@@ -124,8 +124,30 @@
     return field.value !== field.defaultValue;
   }
 
-  // Tables that are wider than the page say so, and choosing counts.
+  // narrow hides the rows of a list whose names do not have the text of its filter.
+  function narrow(field) {
+    const text = field.value.trim().toLowerCase();
+    for (const row of document.querySelectorAll(`#${field.dataset.narrow} tbody tr`)) {
+      row.hidden = !row.querySelector("th").textContent.toLowerCase().includes(text);
+    }
+  }
+
+  // localize writes times in the zone of the browser, if the user wants that.
+  function localize() {
+    if (root.dataset.zone !== "local") return;
+    document.getElementById("zone").textContent = "Times are local, on the database's clock.";
+    const today = new Date().toDateString();
+    for (const time of document.querySelectorAll("time[datetime]")) {
+      const at = new Date(time.dateTime);
+      const date = at.toDateString() === today ? "" : at.toLocaleDateString("en-US", { month: "short", day: "numeric" }) + ", ";
+      time.textContent = date + at.toLocaleTimeString("en-GB");
+    }
+  }
+
+  // Tables that are wider than the page say so, choosing counts, and lists are narrowed.
   function dress() {
+    localize();
+    for (const field of document.querySelectorAll("[data-narrow]")) narrow(field);
     for (const box of document.querySelectorAll(".scroll")) box.classList.toggle("over", box.scrollWidth > box.clientWidth + 1);
     for (const form of document.querySelectorAll("form[data-pick]")) count(form);
   }
@@ -141,6 +163,8 @@
     const form = event.target.closest("form[data-pick]");
     if (form) count(form);
   });
+
+  document.addEventListener("input", (event) => { if (event.target.dataset.narrow) narrow(event.target); });
 
   for (const name of ["keydown", "pointermove", "pointerdown"]) {
     document.addEventListener(name, () => {

@@ -34,7 +34,7 @@ func TestAnOperationIsStartedWithoutARunner(t *testing.T) {
 	each(t, func(s site) {
 		a := filled(s)
 		start := []string{"requeue", "--consumer", "mail", "--undo-window", "0", "--yes", "--reason", "fixed"}
-		const nobody = "No live process runs ops.Runner, so nothing happens by itself: asyncmonolith operations run "
+		const nobody = "No live process runs operations, so nothing happens by itself: asyncmonolith operations run "
 		got := s.must(0, start...)
 		id := s.idOf(a, "SELECT MAX(id) FROM message_operations")
 		if !got.says(nobody+id+" carries it out from here.") || got.says("A process that runs") {
@@ -46,13 +46,13 @@ func TestAnOperationIsStartedWithoutARunner(t *testing.T) {
 		a.Exec("UPDATE message_operations SET starts_at = "+testapp.In(s.db, -11e9)+" WHERE id = ?", id)
 		for _, command := range []string{"status --check", "doctor"} {
 			got = s.must(6, strings.Fields(command)...)
-			if !got.says("operation "+id+" (requeue by", "and no live process runs ops.Runner.") {
+			if !got.says("operation "+id+" (requeue by", "and no live process runs operations.") {
 				s.Errorf("%s: got %+v, want that it stands still", command, got)
 			}
 		}
 		s.watched(id, nobody+id)
 		s.alive(a, "operations")
-		if got = s.must(0, start...); !got.says("A process that runs ops.Runner carries it out.") || got.says(nobody) {
+		if got = s.must(0, start...); !got.says("A process that runs operations carries it out.") || got.says(nobody) {
 			s.Errorf("got %+v, want that a process carries it out", got)
 		}
 		if got = s.must(6, "status", "--check"); got.says("operation " + id) {

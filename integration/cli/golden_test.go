@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/uptrace/bun/dialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	store "github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
@@ -163,7 +164,10 @@ func (s site) goldens(a *testapp.App, format string, cases []goldenCase) {
 	s.Helper()
 	id := s.idOf(a, "SELECT COALESCE(MAX(id), 0) FROM consumer_messages WHERE consumer_type = 'stock'")
 	mail := s.idOf(a, "SELECT COALESCE(MAX(id), 0) FROM consumer_messages WHERE consumer_type = 'mail'")
-	operation := ""
+	operation, message := "", ""
+	if found, _, err := a.Admin().List(a.Context(), s.db, admin.Filter{Consumer: "mail"}, admin.Page{Size: 1}); err == nil && len(found) > 0 {
+		message = found[0].MessageID.String()
+	}
 	for _, c := range cases {
 		args := append([]string(nil), c.args...)
 		if format == "json" {
@@ -175,6 +179,8 @@ func (s site) goldens(a *testapp.App, format string, cases []goldenCase) {
 				args[i] = id
 			case "MAIL":
 				args[i] = mail
+			case "MESSAGE":
+				args[i] = message
 			case "OPERATION":
 				args[i] = operation
 			}

@@ -72,7 +72,7 @@ func onEach(t *testing.T, run func(t *testing.T, db *bun.DB)) {
 func lookAround(b *tab, address string) {
 	b.Helper()
 	b.mustVisit(address)
-	for _, tab := range []string{"messages", "poisoned", "suspects", "schedules", "processes", "projections", "operations", "doctor"} {
+	for _, tab := range []string{"messages", "poisoned", "schedules", "processes", "projections", "operations", "doctor"} {
 		b.click(chromedp.CSS(fmt.Sprintf(`nav a[href="%s"]`, tab)))
 		b.at(tab)
 	}

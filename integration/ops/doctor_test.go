@@ -306,16 +306,16 @@ func TestDoctorLooksAtProcesses(t *testing.T) {
 		a.Exec(`UPDATE message_processes SET state = '{"stuck": ["c"], "open_circuits": ["c"]}'`) // as it was when it stopped
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.OK)
 		a.Exec("UPDATE message_processes SET stopped_at = NULL, seen_at = " + testapp.In(db, -time.Minute))
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Warning, "processor was last seen at", "pid ",
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Warning, "Lost, last seen ", " ago: processor.", "pid ",
 			"messages list --crashed")
 		a.Exec("INSERT INTO message_processes (id, kind, host, pid, program, version, started_at, seen_at, manifest, state) SELECT 'other', 'scheduler', host, pid, program, version, started_at, seen_at, manifest, state FROM message_processes")
 		if found := findingsOf(doctor(t, t.Context(), db, a.Registry), "processes"); len(found) != 1 ||
-			!strings.Contains(found[0].Text, "This processor and scheduler was last seen at") {
+			!strings.Contains(found[0].Text, ": processor and scheduler. Others") {
 			t.Errorf("got %+v, want one finding for one program", found)
 		}
 		a.Exec("DELETE FROM message_processes WHERE id = 'other'")
 		a.Exec("UPDATE message_processes SET kind = 'relays'")
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Warning, "This runner of relays was last seen at",
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Warning, " ago: runner of relays.",
 			"before it could drain.")
 		a.Exec("UPDATE message_processes SET seen_at = " + testapp.In(db, -25*time.Hour))
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.OK)

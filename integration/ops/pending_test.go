@@ -3,6 +3,7 @@ package ops_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -129,6 +130,30 @@ func TestExplainWithoutConsumers(t *testing.T) {
 		testapp.OK(t, s.Consumers().Pause(t.Context(), "c", "it burns"))
 		if e := testapp.Must[admin.Explanation](t)(s.Messages().Explain(t.Context(), id)); e.Reason != admin.Paused {
 			t.Errorf("paused: got %+v, want that", e)
+		}
+	})
+}
+
+// TestPreviewsOfPendingHaveTheirKinds: what a change of many would touch is shown by consumer and payload type, as it is
+// for poisoned messages.
+func TestPreviewsOfPendingHaveTheirKinds(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"), testapp.Consumed("d"))
+		a.ProduceMany(1200) // more than one statement counts
+		a.Exec("UPDATE consumer_messages SET payload_type = 'order.lost', created_at = " + testapp.In(db, -time.Hour) +
+			" WHERE id = (SELECT id FROM (SELECT min(id) AS id FROM consumer_messages WHERE consumer_type = 'd') x)")
+		s := operator.As(serviceOf(t, db, a.Registry), someone(ops.Administrator))
+		p := planned(t, s, ops.Cancel, ops.Target{Pending: &admin.Filter{}}).Preview
+		var got []string
+		for _, k := range p.Pending {
+			got = append(got, fmt.Sprint(k.Consumer, " ", k.PayloadType, " ", k.Messages, " ", k.Newest.Sub(k.Oldest) < time.Minute,
+				" ", time.Since(k.Newest) > 30*time.Minute))
+		}
+		placed := (order{}).PayloadType()
+		want := []string{"c " + placed + " 1200 true false", "d order.lost 1 true true", "d " + placed + " 1199 true false"}
+		if !slices.Equal(got, want) || !slices.Equal(p.Consumers, []string{"c", "d"}) || p.Messages != 2400 {
+			t.Errorf("got %q of %q, %d messages, want %q", got, p.Consumers, p.Messages, want)
 		}
 	})
 }

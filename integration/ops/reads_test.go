@@ -58,6 +58,8 @@ func readsOf(of anybody) []read {
 	all := []read{
 		{"Overview", "", crowdConsumers * consumerReads,
 			func(ctx context.Context, s *operator.Session) error { return testapp.Second(s.Overview(ctx)) }},
+		{"LastOverview", "", 0,
+			func(ctx context.Context, s *operator.Session) error { return testapp.Third(s.LastOverview(ctx)) }},
 		{"CachedOverview", "", crowdConsumers * consumerReads,
 			func(ctx context.Context, s *operator.Session) error { return testapp.Third(s.CachedOverview(ctx)) }},
 		{"Check", "", crowdConsumers * consumerReads,

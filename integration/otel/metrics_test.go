@@ -228,7 +228,8 @@ func (f *fake) Queues(context.Context) ([]admin.Queue, error) {
 		return nil, errors.New("no connection")
 	}
 	return []admin.Queue{{Consumer: "a", Ready: 12, Delayed: 13, Leased: 14, Poisoned: 15, OldestReady: 16 * time.Second,
-		OldestPoisoned: 17 * time.Second, BlocksKeys: true, BlockedKeys: 24},
+		OldestPoisoned: 17 * time.Second, BlocksKeys: true, BlockedKeys: 24,
+		Stops: []admin.Explanation{{Reason: admin.Paused}, {Reason: admin.NoLiveProcess}}},
 		{Consumer: "b"}}, nil
 }
 
@@ -294,7 +295,7 @@ func (p *shop) checkFlow(metrics map[string]metricdata.Metrics) {
 	p.Helper()
 	for name, want := range map[string]map[string]float64{
 		"circuit.open": {"a": 1, "b": 0}, "limit.slots": {"l": 20}, "limit.used": {"l": 21}, "limit.max": {"l": 22}, "rate.spent": {"a": 23},
-		"key.blocked": {"a": 24},
+		"key.blocked": {"a": 24}, "consumer.stopped": {"paused a": 1, "no_live_process a": 1},
 	} {
 		if got := numbers(metrics["asyncmonolith."+name]); !maps.Equal(got, want) {
 			p.Errorf("%s: got %v, want %v", name, got, want)

@@ -47,7 +47,7 @@ func pictures() []picture {
 	}
 }
 
-// tour is every page, in both themes and two widths, whole: to look at, not to keep.
+// tour is every page, in both themes and three widths, whole: to look at, not to keep.
 func tour() (all []picture) {
 	pages := []picture{
 		{name: "overview"}, {name: "consumer", path: "consumer?name=charge-card"}, {name: "messages", path: "messages"},
@@ -67,7 +67,7 @@ func tour() (all []picture) {
 	}
 	for _, p := range pages {
 		for _, theme := range []string{"light", "dark"} {
-			for _, width := range []int64{1280, 360} {
+			for _, width := range []int64{1400, 800, 360} {
 				look := p
 				look.name, look.theme, look.width = fmt.Sprintf("%s-%s-%d", p.name, theme, width), theme, width
 				all = append(all, look)
@@ -79,7 +79,7 @@ func tour() (all []picture) {
 
 func main() {
 	into := flag.String("into", filepath.Join("docs", "console"), "folder of the pictures")
-	everything := flag.Bool("tour", false, "every page in both themes and two widths, whole")
+	everything := flag.Bool("tour", false, "every page in both themes and three widths, whole")
 	flag.Parse()
 	if err := run(context.Background(), *into, *everything); err != nil {
 		fmt.Fprintln(os.Stderr, "pictures:", err)

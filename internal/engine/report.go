@@ -7,7 +7,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // reporting reports on the run to the database until end is called.
@@ -30,7 +29,8 @@ func (r *run) manifest() (m heartbeat.Manifest) {
 		transactional = transactional || c.transactional
 		m.Consumers = append(m.Consumers, heartbeat.Consumer{
 			Name: c.Name(), Former: access.Names(c.Consumer)[1:], PayloadTypes: access.PayloadTypes(c.Consumer),
-			Timeout: c.settings.Timeout, MaxAttempts: c.settings.MaxAttempts,
+			Timeout: c.settings.Timeout, MaxAttempts: c.settings.MaxAttempts, Limit: c.settings.GlobalConcurrency,
+			LimitName: c.settings.SharedConcurrency, Rate: c.settings.Rate, RatePer: c.settings.RatePer, RateBurst: c.settings.RateBurst,
 		})
 	}
 	m.Connections, _ = r.processor.config.connections(r.processor.store, transactional)
@@ -40,8 +40,7 @@ func (r *run) manifest() (m heartbeat.Manifest) {
 func (r *run) state() heartbeat.State {
 	health := r.health()
 	s := heartbeat.State{
-		Limit: r.processor.config.Concurrency, Stuck: health.Abandoned,
-		OpenCircuits: store.Each(health.OpenCircuits, func(c bus.OpenCircuit) string { return c.Consumer }),
+		Limit: r.processor.config.Concurrency, Stuck: health.Abandoned, Circuits: health.OpenCircuits,
 	}
 	s.Running, s.Queued = r.dispatcher.queue.load()
 	return s

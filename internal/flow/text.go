@@ -33,7 +33,34 @@ func NewOpenBreaker(row store.Breaker) OpenBreaker {
 // String describes it for people, in the same words everywhere.
 func (b OpenBreaker) String() string {
 	return fmt.Sprintf(
-		"circuit open since %s: %d of %d runs failed; the next message is tried at %s", Instant(b.OpenedAt), b.Failed, b.Runs,
-		Instant(b.NextProbeAt),
+		"circuit open since %s: %s; next try at %s", Instant(b.OpenedAt), FailedRuns(b.Failed, b.Runs), Instant(b.NextProbeAt),
 	)
+}
+
+// FailedRuns describes why a circuit breaker is open.
+func FailedRuns(failed, runs int64) string { return fmt.Sprintf("%d of %d runs failed", failed, runs) }
+
+// PausedBy describes who paused a consumer and why: "by ada: the provider is down". It is empty if
+// neither is known.
+func PausedBy(by, note string) string {
+	switch {
+	case by != "" && note != "":
+		return "by " + by + ": " + note
+	case by != "":
+		return "by " + by
+	default:
+		return note
+	}
+}
+
+// BlockedKeys describes how many keys of a consumer are blocked.
+func BlockedKeys(n int64) string {
+	switch {
+	case n == 1:
+		return "1 key waits for its poisoned message"
+	case n >= store.MostCounted:
+		return fmt.Sprintf("%d or more keys wait for their poisoned messages", store.MostCounted)
+	default:
+		return fmt.Sprintf("%d keys wait for their poisoned messages", n)
+	}
 }

@@ -152,7 +152,7 @@ func (r *Reporter) report(ctx context.Context, patience time.Duration, last bool
 		defer context.AfterFunc(over, func() { time.AfterFunc(lastWord, cancel) })()
 	}
 	report := store.Report{Process: r.process, Stopped: last}
-	state := r.config.Doing()
+	state := r.config.Doing().reported()
 	state.Every = r.interval
 	report.Process.State = asJSON(state)
 	report.Minutes, report.Failures = r.take()

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -23,6 +25,11 @@ type Consumer struct {
 	PayloadTypes []string      `json:"payload_types"`
 	Timeout      time.Duration `json:"timeout"` // in nanoseconds
 	MaxAttempts  int           `json:"max_attempts"`
+	Limit        int           `json:"limit,omitempty"`      // of runs in all processes together
+	LimitName    string        `json:"limit_name,omitempty"` // of a shared limit
+	Rate         int           `json:"rate,omitempty"`       // starts in RatePer, in all processes together
+	RatePer      time.Duration `json:"rate_per,omitempty"`   // in nanoseconds
+	RateBurst    int           `json:"rate_burst,omitempty"`
 }
 
 // Takes reports whether messages with that stored consumer and payload type are this consumer's.
@@ -37,7 +44,30 @@ type State struct {
 	Queued       int           `json:"queued"`                  // claimed messages that wait for a worker
 	Limit        int           `json:"limit"`                   // the most that may run at once
 	Stuck        []string      `json:"stuck,omitempty"`         // consumers that ignored their timeout and still run
-	OpenCircuits []string      `json:"open_circuits,omitempty"` // consumers that a circuit or breaker stops in this process
+	OpenCircuits []string      `json:"open_circuits,omitempty"` // consumers of Circuits, which programs of before read
+	// Circuits are the circuits and circuit breakers that are open in this process.
+	Circuits []bus.OpenCircuit `json:"circuits,omitempty"`
+}
+
+// mostReason is how many bytes of a circuit's reason are reported.
+const mostReason = 300
+
+// reported fills in OpenCircuits and shortens reasons.
+func (s State) reported() State {
+	s.Circuits = store.Each(s.Circuits, func(c bus.OpenCircuit) bus.OpenCircuit {
+		c.Reason, c.Since = errorlog.Clean(c.Reason, mostReason), c.Since.UTC()
+		return c
+	})
+	s.OpenCircuits = store.Each(s.Circuits, func(c bus.OpenCircuit) string { return c.Consumer })
+	return s
+}
+
+// Open returns the open circuits. A program of before reports their names alone.
+func (s State) Open() []bus.OpenCircuit {
+	if len(s.Circuits) == 0 {
+		return store.Each(s.OpenCircuits, func(name string) bus.OpenCircuit { return bus.OpenCircuit{Consumer: name} })
+	}
+	return s.Circuits
 }
 
 // leastAlive is the shortest silence after which a process counts as lost.

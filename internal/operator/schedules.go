@@ -2,6 +2,8 @@ package operator
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -99,11 +101,31 @@ func (s *Schedules) Delete(ctx context.Context, reason string, id int64) error {
 	return s.changeSchedule(ctx, ops.DeleteSchedule, reason, id, s.access.Schedules.DeleteByID)
 }
 
-// Update sets a schedule's expression and time zone.
+// Update sets a schedule's expression and time zone. The audit has the old and the new ones.
 func (s *Schedules) Update(ctx context.Context, reason string, id int64, expression, zone string) error {
-	return s.changeSchedule(ctx, ops.UpdateSchedule, reason, id, func(ctx context.Context, db bus.Handle, id int64) error {
-		return s.access.Schedules.UpdateSchedule(ctx, db, id, expression, zone)
+	if err := s.access.May(ops.UpdateSchedule); err != nil {
+		return fmt.Errorf("ops: %s: %w", ops.UpdateSchedule, err)
+	}
+	old, err := s.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	target := ops.Target{Schedule: id, Expression: expression, Zone: zone, OldExpression: old.Expression, OldZone: old.Zone}
+	change := ops.Change{Action: ops.UpdateSchedule, Reason: reason, Target: target}
+	return s.access.Change(ctx, change, func(ctx context.Context, tx bun.Tx, _ []int64) (int, error) {
+		return 0, s.access.Schedules.UpdateSchedule(ctx, tx, id, expression, zone)
 	})
+}
+
+// NextFires returns the next five fires of an expression in a zone, from now on, or the library's
+// sentence about what is wrong with them.
+func NextFires(expression, zone string) (fires []time.Time, wrong string) {
+	fires, err := schedule.Next(expression, zone, time.Now(), nextFires)
+	if err != nil {
+		wrong = strings.TrimPrefix(err.Error(), "schedule: next fires: ")
+		wrong = strings.TrimPrefix(wrong, schedule.ErrExpression.Error()+": ")
+	}
+	return fires, wrong
 }
 
 func (s *Schedules) changeSchedule(

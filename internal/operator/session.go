@@ -3,13 +3,16 @@ package operator
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errtype"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/minutes"
@@ -36,6 +39,27 @@ type Histogram = minutes.Histogram
 
 // Crash is the loss of a process while it held a message.
 type Crash = pending.Crash
+
+// Program is what runs in one process of the operating system.
+type Program = overview.Program
+
+// Programs groups processes by program: lost ones, then live ones, then those that have stopped.
+func Programs(processes []admin.Process) []Program { return overview.All(processes) }
+
+// Stop describes why messages of a consumer do not start, with ages as of now.
+func Stop(e admin.Explanation, now time.Time) string { return overview.Stop(e, now) }
+
+// ErrorTemplate is the first line of an error text with marks in the place of what differs from run
+// to run, such as numbers and what is quoted.
+func ErrorTemplate(text string) string {
+	return marks.ReplaceAllString(strings.ReplaceAll(errtype.Shape(text), "#", "…"), "…")
+}
+
+// ErrorKind is the type of an error for people, or empty for types that say nothing.
+func ErrorKind(name string) string { return overview.ErrorKind(name) }
+
+// marks are several in a row, such as those of an address with a port. It is immutable.
+var marks = regexp.MustCompile(`…([.:]?…)+`)
 
 type access = opsaccess.Access[ops.Action, ops.Change, ops.Content, Overview]
 
@@ -67,6 +91,12 @@ func As(service *ops.Service, principal ops.Principal) *Session {
 	return &Session{Session: session, access: accessOf(session)}
 }
 
+// LastOverview returns the last overview, however old, without a query. It is empty if there is none.
+// due reports whether a new one is due: call Overview.
+func (s *Session) LastOverview(ctx context.Context) (o Overview, due bool, err error) {
+	return s.access.LastOverview(ctx)
+}
+
 // Messages returns what the principal may do with pending messages.
 func (s *Session) Messages() *Messages { return &Messages{s.access} }
 
@@ -94,10 +124,15 @@ func (s *Session) CachedOverview(ctx context.Context) (o Overview, due bool, err
 }
 
 // Processes lists the processes seen within a duration, the last seen first.
+// A principal that may not read contents does not see why circuits are open.
 func (s *Session) Processes(ctx context.Context, within time.Duration) ([]admin.Process, error) {
-	return look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]admin.Process, error) {
+	found, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]admin.Process, error) {
 		return s.access.Admin.Processes(ctx, db, within)
 	})
+	found, _ = overview.Redacted(found, nil, func(consumer, text string) string {
+		return s.access.Text(ctx, ops.Content{Consumer: consumer}, text)
+	})
+	return found, err
 }
 
 // HasRunner reports whether a live process runs an [ops.Runner].

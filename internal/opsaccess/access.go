@@ -51,4 +51,6 @@ type Access[Action, Change, Content, Overview any] struct {
 	Overview func(ctx context.Context) (Overview, error)
 	// CachedOverview is Overview, but does not wait for an expired overview to be made anew.
 	CachedOverview func(ctx context.Context) (o Overview, due bool, err error)
+	// LastOverview returns the cached overview, however old, without a query.
+	LastOverview func(ctx context.Context) (o Overview, due bool, err error)
 }

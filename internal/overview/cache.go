@@ -39,6 +39,14 @@ func (c *Cache[Operation, Finding]) Known() (last Overview[Operation, Finding], 
 	return c.last, c.making == nil && age >= 0, !c.last.At.IsZero() && c.seen == c.changes && age < late
 }
 
+// Last returns the last overview, however old, and whether a new one is due. Its time is zero if
+// there is none.
+func (c *Cache[Operation, Finding]) Last() (last Overview[Operation, Finding], due bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last, c.making == nil && (c.seen != c.changes || !time.Now().Before(c.until))
+}
+
 // Get returns the last overview, or makes one if that has expired. One caller makes it, and the
 // others wait or get the last one.
 func (c *Cache[Operation, Finding]) Get(

@@ -91,4 +91,11 @@ func TestOverviewWhoseMakerLeaves(t *testing.T) {
 	if _, _, known := o.Known(); known {
 		t.Error("at a glance after a change: an overview from before is known")
 	}
+	if last, due := o.Last(); last.At.IsZero() || !due {
+		t.Errorf("the last one after a change: got %s, due %t", last.At, due)
+	}
+	var empty Cache[struct{}, struct{}]
+	if last, due := empty.Last(); !last.At.IsZero() || !due {
+		t.Errorf("before the first one: got %s, due %t", last.At, due)
+	}
 }

@@ -1,6 +1,7 @@
 package overview
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -28,6 +29,42 @@ func Programs(processes []admin.Process, status admin.ProcessStatus) (all [][]ad
 			all[i] = append(all[i], p)
 		}
 	}
+	return all
+}
+
+// Program is what runs in one process of the operating system: a processor, a scheduler, and so on.
+type Program struct {
+	Host, Program, Version string
+	PID                    int
+	Status                 admin.ProcessStatus
+	Started, Seen          time.Time
+	Parts                  []admin.Process // by kind
+}
+
+// All groups processes by program: lost ones first, then live ones, then those that have stopped,
+// each by host and number. Parts with another status are a program of their own.
+func All(processes []admin.Process) (all []Program) {
+	rank := map[admin.ProcessStatus]int{admin.ProcessLost: 0, admin.ProcessAlive: 1, admin.ProcessStopped: 2}
+	for _, status := range []admin.ProcessStatus{admin.ProcessAlive, admin.ProcessLost, admin.ProcessStopped} {
+		for _, parts := range Programs(processes, status) {
+			p := parts[0]
+			made := Program{Host: p.Host, Program: p.Program, Version: p.Version, PID: p.PID, Status: status, Started: p.StartedAt, Parts: parts}
+			for _, part := range parts {
+				if part.StartedAt.Before(made.Started) {
+					made.Started = part.StartedAt
+				}
+				if part.SeenAt.After(made.Seen) {
+					made.Seen = part.SeenAt
+				}
+			}
+			slices.SortStableFunc(made.Parts, func(a, b admin.Process) int { return cmp.Compare(a.Kind, b.Kind) })
+			all = append(all, made)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Program) int {
+		return cmp.Or(cmp.Compare(rank[a.Status], rank[b.Status]), cmp.Compare(a.Host, b.Host), cmp.Compare(a.PID, b.PID),
+			b.Started.Compare(a.Started))
+	})
 	return all
 }
 

@@ -61,31 +61,32 @@ GROUP BY consumer_type, lane ORDER BY MIN(poisoned_at), MIN(id) LIMIT ?`, limit)
 	return keys, nil
 }
 
-// parkedKeys is the number of parked keys of a consumer.
-type parkedKeys struct {
-	ConsumerType string `bun:"consumer_type"`
-	N            int64  `bun:"n"`
+// ParkedKeys is how many keys of a consumer are parked, and since when the first one is.
+type ParkedKeys struct {
+	ConsumerType string         `bun:"consumer_type"`
+	N            int64          `bun:"n"`
+	Since        dialect.Moment `bun:"since"`
 }
 
 // Count counts the parked keys of each stored consumer type, up to a bound.
-func (s *KeyStore) Count(ctx context.Context, db bun.IDB, consumers []string) (parked map[string]int64, err error) {
-	parked = make(map[string]int64, len(consumers))
+func (s *KeyStore) Count(ctx context.Context, db bun.IDB, consumers []string) (parked map[string]ParkedKeys, err error) {
+	parked = make(map[string]ParkedKeys, len(consumers))
 	for part := range slices.Chunk(consumers, 100) {
 		var counts []string
 		var args []any
 		for _, name := range part {
 			counts = append(
 				counts,
-				`SELECT ? AS consumer_type, (SELECT count(DISTINCT x.lane) FROM (SELECT p.lane FROM {poisoned} p WHERE p.consumer_type = ? AND `+parking+` ORDER BY p.lane LIMIT ?) x) AS n`,
+				`SELECT ? AS consumer_type, count(DISTINCT x.lane) AS n, MIN(x.poisoned_at) AS since FROM (SELECT p.lane, p.poisoned_at FROM {poisoned} p WHERE p.consumer_type = ? AND `+parking+` ORDER BY p.lane LIMIT ?) x`,
 			)
 			args = append(args, name, name, dialect.MostCounted)
 		}
-		rows, err := read[[]parkedKeys](ctx, s.tables, db, strings.Join(counts, "\nUNION ALL "), args...)
+		rows, err := read[[]ParkedKeys](ctx, s.tables, db, strings.Join(counts, "\nUNION ALL "), args...)
 		if err != nil {
 			return nil, err
 		}
 		for _, row := range rows {
-			parked[row.ConsumerType] = row.N
+			parked[row.ConsumerType] = row
 		}
 	}
 	return parked, nil

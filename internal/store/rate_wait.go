@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -21,4 +22,30 @@ func (s *FlowStore) RateWait(ctx context.Context, db bun.IDB, rate dialect.Rate,
 		return 0, err
 	}
 	return rate.Wait(row), nil
+}
+
+// namedUse is a dialect.RateUse with the name of its rate.
+type namedUse struct {
+	Name string `bun:"name"`
+	dialect.RateUse
+}
+
+// RateWaits returns for how long each of these rates allows nothing, by name. Rates that allow a
+// message are left out.
+func (s *FlowStore) RateWaits(ctx context.Context, db bun.IDB, rates []dialect.Rate) (map[string]time.Duration, error) {
+	waits := make(map[string]time.Duration)
+	for part := range slices.Chunk(rates, 100) {
+		names := dialect.Each(part, func(r dialect.Rate) string { return r.Name })
+		rows, err := read[[]namedUse](ctx, s.tables, db, dialect.RatesUsed, bun.List(names))
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			rate := part[slices.Index(names, row.Name)]
+			if wait := rate.Wait(row.RateUse); wait > 0 {
+				waits[row.Name] = wait
+			}
+		}
+	}
+	return waits, nil
 }

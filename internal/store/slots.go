@@ -113,6 +113,29 @@ func (s *FlowStore) ReturnSlots(ctx context.Context, db bun.IDB, owner, name str
 	return s.exec(ctx, db, `UPDATE {slots} SET owner = '', leased_until = {now} WHERE name = ? AND n IN (?) AND owner = ?`, name, bun.List(slots), owner)
 }
 
+// TakenSlots is how many slots of a limit are taken.
+type TakenSlots struct {
+	Name string `bun:"name"`
+	N    int    `bun:"n"`
+}
+
+// TakenSlots returns how many slots of these limits are taken. Limits without any are left out.
+func (s *FlowStore) TakenSlots(ctx context.Context, db bun.IDB, names []string) (map[string]int, error) {
+	taken := make(map[string]int, len(names))
+	for part := range slices.Chunk(names, 100) {
+		rows, err := read[[]TakenSlots](ctx, s.tables, db,
+			`SELECT name, count(*) AS n FROM {slots} WHERE name IN (?) AND n > 0 AND owner <> '' AND leased_until > {now} GROUP BY name`,
+			bun.List(part))
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			taken[row.Name] = row.N
+		}
+	}
+	return taken, nil
+}
+
 // SlotOwner is an owner of slots of a limit.
 type SlotOwner struct {
 	Owner string `bun:"owner"`

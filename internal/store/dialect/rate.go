@@ -47,6 +47,9 @@ func later(a, b time.Time) time.Time {
 // RateUsed reads a [RateUse] by the name of a rate.
 const RateUsed = `SELECT used_to, {now} AS now FROM {rates} WHERE name = ?`
 
+// RatesUsed reads a [RateUse] with its name for each of several rates.
+const RatesUsed = `SELECT name, used_to, {now} AS now FROM {rates} WHERE name IN (?)`
+
 // KeyRateUsed is the same for a lane, by the rate's name and the lane.
 const KeyRateUsed = `SELECT used_to, {now} AS now FROM {key rates} WHERE name = ? AND lane = ?`
 

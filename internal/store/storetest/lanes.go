@@ -265,7 +265,8 @@ func laneRequeued(k *kit) {
 	parked := func(want int64) {
 		counted, err := k.store.Keys.Count(k.ctx, k.db, []string{"b", "c"})
 		k.must("count parked keys", err)
-		equal(k, "parked keys", counted, map[string]int64{"b": 0, "c": want})
+		equal(k, "parked keys", map[string]int64{"b": counted["b"].N, "c": counted["c"].N}, map[string]int64{"b": 0, "c": want})
+		equal(k, "time since when they are", counted["c"].Since.IsZero(), want == 0)
 	}
 	parked(1)
 	err := k.inTx(func(ctx context.Context, tx bun.Tx) error {

@@ -160,7 +160,7 @@ func checkOperations(t *testing.T, session *operator.Session) {
 	}
 	still := 0
 	for _, f := range must[[]ops.Finding](t)(session.Check(t.Context())) {
-		if f.Check == "operations" && strings.Contains(f.Text, "no live process runs ops.Runner") &&
+		if f.Check == "operations" && strings.Contains(f.Text, "no live process runs operations") &&
 			strings.Contains(f.Remedy, "operations run") {
 			still++
 		}

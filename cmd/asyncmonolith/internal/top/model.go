@@ -94,10 +94,9 @@ func (m *model) do(fn func(context.Context) tea.Msg) tea.Msg {
 
 // look reads a new overview.
 func (m *model) look() tea.Cmd {
-	last := m.overview
 	return func() tea.Msg {
 		return m.do(func(ctx context.Context) tea.Msg {
-			o, err := read(ctx, m.Service, last)
+			o, err := m.Service.Overview(ctx)
 			return looked{o, err}
 		})
 	}

@@ -65,8 +65,8 @@ func processNote(p admin.Process) string {
 	if len(p.Stuck) > 0 {
 		notes = append(notes, "stuck: "+strings.Join(p.Stuck, ", "))
 	}
-	if len(p.OpenCircuits) > 0 {
-		notes = append(notes, "circuit open: "+strings.Join(p.OpenCircuits, ", "))
+	for _, circuit := range p.OpenCircuits {
+		notes = append(notes, "circuit open: "+circuit.Consumer)
 	}
 	return strings.Join(notes, "; ")
 }

@@ -2,7 +2,6 @@ package top
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -90,37 +89,6 @@ func (s *snapshot) since(t time.Time) time.Duration {
 	return max(s.overview.At.Sub(t), time.Millisecond)
 }
 
-// read reads an overview. It reads blocked keys only if the overview is a new one, since overviews are cached.
-func read(ctx context.Context, service Service, last operator.Overview) (operator.Overview, error) {
-	o, err := service.Overview(ctx)
-	if err != nil {
-		return o, err
-	}
-	parked := make(map[string]int64)
-	if o.At.Equal(last.At) {
-		for _, q := range last.Queues {
-			parked[q.Consumer] = q.BlockedKeys
-		}
-	} else {
-		keys, err := service.BlockedKeys(ctx, mostKeys)
-		if err != nil {
-			return o, err
-		}
-		for _, key := range keys {
-			parked[key.Consumer]++
-		}
-	}
-	queues := slices.Clone(o.Queues) // a cached overview is shared
-	for i := range queues {
-		queues[i].BlockedKeys = parked[queues[i].Consumer]
-	}
-	o.Queues = queues
-	return o, nil
-}
-
-// mostKeys is how many blocked keys are counted.
-const mostKeys = 1000
-
 // window is the time of rates and quantiles: whole minutes, and the current one.
 const window = 5 * time.Minute
 
@@ -172,45 +140,18 @@ func span(o operator.Overview) (from time.Time, seconds float64) {
 	return from, max(at.Sub(from).Seconds(), 1)
 }
 
-// note says whether a consumer is paused, its breaker is open, no process takes it or keys are blocked.
+// note says why messages of a consumer do not start, and whether all of them wait for a person or a repair.
 func note(o operator.Overview, q admin.Queue) (text string, stopped bool) {
 	var notes []string
-	if !q.PausedAt.IsZero() {
-		by := "paused"
-		if q.PausedBy != "" {
-			by += " by " + q.PausedBy
+	for _, stop := range q.Stops {
+		notes = append(notes, operator.Stop(stop, o.At))
+		switch stop.Reason {
+		case admin.Paused, admin.CircuitBreakerOpen, admin.CircuitOpen, admin.NoLiveProcess:
+			stopped = true
+		default:
 		}
-		if q.PauseNote != "" {
-			by += ": " + q.PauseNote
-		}
-		notes, stopped = append(notes, by), true
-	}
-	if q.Breaker != nil {
-		notes, stopped = append(notes, q.Breaker.String()), true
-	}
-	if q.Ready+q.Delayed > 0 && !taken(o, q.Consumer) {
-		notes, stopped = append(notes, "no live process takes it"), true
-	}
-	if q.BlockedKeys > 0 {
-		notes = append(notes, plural(q.BlockedKeys, "key")+" blocked")
 	}
 	return strings.Join(notes, "; "), stopped
-}
-
-// taken reports whether a live process takes messages of a consumer. It is true if no process reports its consumers.
-func taken(o operator.Overview, consumer string) bool {
-	any := false
-	for _, p := range o.Processes {
-		for _, c := range p.Consumers {
-			if p.Status == admin.ProcessAlive {
-				any = true
-				if c.Name == consumer || slices.Contains(c.Former, consumer) {
-					return true
-				}
-			}
-		}
-	}
-	return !any
 }
 
 type order struct {

@@ -16,7 +16,6 @@ import (
 // Service reads what is shown, and pauses consumers. *operator.Session implements it.
 type Service interface {
 	Overview(ctx context.Context) (operator.Overview, error)
-	BlockedKeys(ctx context.Context, limit int) ([]operator.BlockedKey, error)
 	Pause(ctx context.Context, consumer, note string) error
 	Resume(ctx context.Context, consumer, reason string) error
 }
@@ -35,7 +34,7 @@ type Config struct {
 // Run shows the screen until the user quits or ctx is done. It returns an error if the first read fails, and retries later
 // ones. All queries have returned when it returns.
 func Run(ctx context.Context, c Config) error {
-	first, err := read(ctx, c.Service, operator.Overview{})
+	first, err := c.Service.Overview(ctx)
 	if err != nil && !errors.Is(err, ops.ErrBusy) {
 		return err
 	}

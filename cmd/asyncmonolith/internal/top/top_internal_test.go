@@ -50,12 +50,16 @@ func overview() operator.Overview {
 	return operator.Overview{
 		At: at,
 		Queues: []admin.Queue{
-			{Consumer: "charge-card", Ready: 1240, Delayed: 3, Leased: 7, Poisoned: 96, OldestReady: 95 * time.Second, BlockedKeys: 2},
+			{Consumer: "charge-card", Ready: 1240, Delayed: 3, Leased: 7, Poisoned: 96, OldestReady: 95 * time.Second, BlockedKeys: 2,
+				Stops: []admin.Explanation{{Reason: admin.KeyBlocked, Text: "2 keys wait for their poisoned messages"}}},
 			{Consumer: "import", Ready: 10_000, OldestReady: 3 * time.Hour, PausedAt: at.Add(-time.Hour), PausedBy: "ada",
-				PauseNote: "wrong\x1b[2Jcurrency"},
+				PauseNote: "wrong\x1b[2Jcurrency",
+				Stops:     []admin.Explanation{{Reason: admin.Paused, Text: "by ada: wrong\x1b[2Jcurrency", Since: at.Add(-time.Hour)}}},
 			{Consumer: "receipts", Leased: 2, Breaker: &admin.OpenBreaker{OpenedAt: at.Add(-9 * time.Minute), Failed: 12, Runs: 20,
-				NextProbeAt: at.Add(20 * time.Second)}},
-			{Consumer: "send\u202efax\n", Ready: 2, OldestReady: 50 * time.Hour},
+				NextProbeAt: at.Add(20 * time.Second)}, Stops: []admin.Explanation{{Reason: admin.CircuitBreakerOpen,
+				Text: "12 of 20 runs failed", Since: at.Add(-9 * time.Minute), Until: at.Add(20 * time.Second)}}},
+			{Consumer: "send\u202efax\n", Ready: 2, OldestReady: 50 * time.Hour,
+				Stops: []admin.Explanation{{Reason: admin.NoLiveProcess, Text: "none has reported in the last 7 days"}}},
 		},
 		Minutes: append(hour("charge-card", 600, 4, 5), hour("receipts", 60, 0, 10)...),
 		Failures: []admin.FailureGroup{
@@ -83,16 +87,10 @@ type service struct {
 	Service
 	overview operator.Overview
 	err      error
-	keys     int // times that it was asked for
 	did      []string
 }
 
 func (d *service) Overview(context.Context) (operator.Overview, error) { return d.overview, d.err }
-
-func (d *service) BlockedKeys(context.Context, int) ([]operator.BlockedKey, error) {
-	d.keys++
-	return []operator.BlockedKey{{Consumer: "charge-card"}, {Consumer: "charge-card"}}, nil
-}
 
 func (d *service) Pause(_ context.Context, consumer, note string) error {
 	d.did = append(d.did, fmt.Sprintf("pause %s: %s", consumer, note))
@@ -293,22 +291,6 @@ func TestTheDatabaseGoesAndComesBack(t *testing.T) {
 	d.overview.Unseen, d.overview.At = nil, noon().Add(time.Minute)
 	if screen := ask(); strings.Contains(screen, "did not answer") || !strings.Contains(screen, "12:01:30 UTC") {
 		t.Errorf("when it is back: got\n%s", screen)
-	}
-}
-
-// Keys that are parked are asked for once for each overview, whose pace is the database's.
-func TestKeysGoByThePaceOfTheOverview(t *testing.T) {
-	d := &service{overview: overview()}
-	d.overview.Queues[0].BlockedKeys = 0
-	last := operator.Overview{}
-	for range 3 {
-		var err error
-		if last, err = read(t.Context(), d, last); err != nil || last.Queues[0].BlockedKeys != 2 {
-			t.Fatalf("got %+v, %v", last.Queues[0], err)
-		}
-	}
-	if d.keys != 1 || d.overview.Queues[0].BlockedKeys != 0 {
-		t.Errorf("asked %d times, want once; and the overview of others has %d", d.keys, d.overview.Queues[0].BlockedKeys)
 	}
 }
 
