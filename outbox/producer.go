@@ -318,24 +318,27 @@ func (p *Producer) checked(
 func (p *Producer) insert(
 	ctx context.Context, s *store.Store, db bun.IDB, rows []store.NewMessage,
 ) (written map[uuid.UUID]int, handOff bool, err error) {
-	var ids []int64
+	var ids handoff.IDs
 	var now time.Time
 	h := txn.HandOffOf(ctx, db)
 	if h != nil && store.HandsOff(rows) {
 		ids, now = h.IDs(len(rows))
 	}
-	if ids == nil {
+	if ids.IDs != nil {
+		handOff, err = s.Outbox.InsertAs(ctx, db.(bun.Tx), rows, ids, h.Planned)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if !handOff {
 		written, err = writeAll(ctx, s, db, rows)
 		return written, false, err
-	}
-	if err := s.Outbox.InsertAs(ctx, db.(bun.Tx), rows, ids, h.Planned); err != nil {
-		return nil, false, err
 	}
 	written = make(map[uuid.UUID]int, len(rows))
 	for i, row := range rows {
 		written[row.MessageID]++
 		h.Add(handoff.Message{
-			ID: ids[i], MessageID: row.MessageID, ConsumerType: row.ConsumerType, PayloadType: row.PayloadType,
+			ID: ids.IDs[i], MessageID: row.MessageID, ConsumerType: row.ConsumerType, PayloadType: row.PayloadType,
 			Payload: row.Payload, Headers: row.Headers, CreatedAt: now,
 		})
 	}

@@ -20,10 +20,16 @@ type Message struct {
 	CreatedAt                 time.Time
 }
 
+// IDs are reserved ids of messages.
+type IDs struct {
+	IDs    []int64
+	Origin string // the table of the server that has reserved them: they are not used for another
+}
+
 // Receiver is a running processor. Its methods are safe for concurrent use.
 type Receiver interface {
 	// IDs returns ids for n messages and about the database's time, or none at the moment.
-	IDs(n int) (ids []int64, now time.Time)
+	IDs(n int) (ids IDs, now time.Time)
 	// Reserve keeps room for those of the messages that may run here now, and returns the others. The
 	// reservation is nil if there is room for none.
 	Reserve(messages []Message) (r Reservation, rest []Message)

@@ -44,7 +44,7 @@ func (w *Wakeups) HandOffTo(receiver handoff.Receiver, tx bun.Tx, planned bool) 
 
 // IDs returns ids for messages that may be handed off, and about the database's time. If it returns
 // none, they go the ordinary way.
-func (h *HandOff) IDs(n int) (ids []int64, now time.Time) { return h.receiver.IDs(n) }
+func (h *HandOff) IDs(n int) (ids handoff.IDs, now time.Time) { return h.receiver.IDs(n) }
 
 // Add notes messages that were written. All are plain: nothing but their consumers decides when they
 // run.
@@ -71,11 +71,13 @@ func (w *Wakeups) BeforeCommit(ctx context.Context, tx bun.Tx) {
 	if reservation == nil {
 		return
 	}
+	h.reservation = reservation // before the claim: a query hook may panic
 	if !reservation.Claim(ctx, tx, h.Planned) {
 		reservation.Cancel(false)
+		h.reservation = nil
 		return
 	}
-	h.reservation, h.written = reservation, rest
+	h.written = rest
 }
 
 // Committed hands the claimed messages over, and announces the others with [Wakeups.Send].

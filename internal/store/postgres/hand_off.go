@@ -2,26 +2,38 @@ package postgres
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"reflect"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/handoff"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // The ids of messages that may be handed off are reserved before, so that no statement has to return
 // them: drivers read results by another protocol, which takes the server and the client longer.
+//
+// A reserved id is unknown to the sequence of another server after a failover, and of another table
+// that a search_path leads to: there it would collide with later ones.
 const (
+	originSQL = `(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint || ':' || '{messages}'::regclass::oid`
+
 	insertAsSQL = `
-INSERT INTO {messages} (id, message_id, consumer_type, payload_type, payload, headers, created_at, available_after) OVERRIDING SYSTEM VALUE VALUES `
+INSERT INTO {messages} (id, message_id, consumer_type, payload_type, payload, headers, created_at, available_after) OVERRIDING SYSTEM VALUE
+SELECT `
 
-	insertOneSQL = insertAsSQL + `(?::bigint, ?::uuid, ?::text, ?::text, ?::text, NULLIF(?::text, ''), {now}, {now})`
+	insertOneSQL = insertAsSQL + `?::bigint, ?::uuid, ?::text, ?::text, ?::text, NULLIF(?::text, ''), {now}, {now} WHERE ` + originSQL + ` = ?::text`
 
-	messageIDsSQL = `SELECT nextval(pg_get_serial_sequence('{messages}', 'id')) FROM generate_series(1, ?)`
+	insertManySQL = insertAsSQL + `r.id, r.message, r.consumer, r.kind, r.payload, NULLIF(r.headers, ''), {now}, {now}
+FROM (VALUES %s) r(id, message, consumer, kind, payload, headers) WHERE ` + originSQL + ` = ?::text`
+
+	// A role that may insert messages needs no right to their sequence, and may have none.
+	messageIDsSQL = `SELECT nextval(s.name) AS id, ` + originSQL + ` AS origin
+FROM generate_series(1, ?), pg_get_serial_sequence('{messages}', 'id') s(name) WHERE has_sequence_privilege(s.name, 'USAGE, UPDATE')`
 )
 
 // handOffOneSQL writes a claim of a message that its transaction has inserted, and that is due. It
@@ -102,25 +114,44 @@ func announcedPID(conn any) (pid uint32, ok bool) {
 }
 
 // MessageIDs implements [dialect.Dialect].
-func (p *database) MessageIDs(ctx context.Context, db bun.IDB, n int) (ids []int64, err error) {
-	err = p.Query(ctx, db, messageIDsSQL, n).Scan(ctx, &ids)
+func (p *database) MessageIDs(ctx context.Context, db bun.IDB, n int) (ids handoff.IDs, err error) {
+	var rows []struct {
+		ID     int64  `bun:"id"`
+		Origin string `bun:"origin"`
+	}
+	err = p.Query(ctx, db, messageIDsSQL, n).Scan(ctx, &rows)
+	for _, row := range rows {
+		ids.IDs, ids.Origin = append(ids.IDs, row.ID), row.Origin
+	}
 	return ids, err
 }
 
 // InsertAs implements [dialect.Dialect].
-func (p *database) InsertAs(ctx context.Context, tx bun.Tx, rows []dialect.NewMessage, ids []int64, planned bool) error {
-	if row := rows[0]; planned && len(rows) == 1 {
-		_, err := tx.NewRaw(p.insertOne.call, ids[0], row.MessageID, row.ConsumerType, row.PayloadType, row.Payload, row.Headers).Exec(ctx)
-		if dberr.IsPlanLost(err) { // the application has removed it
-			p.plans.off.Store(true)
-		}
-		return err
-	}
-	values := make([]any, 0, 6*len(rows))
+func (p *database) InsertAs(ctx context.Context, tx bun.Tx, rows []dialect.NewMessage, ids handoff.IDs, planned bool) (bool, error) {
+	values := make([]any, 0, 6*len(rows)+1)
 	for i, row := range rows {
-		values = append(values, ids[i], row.MessageID, row.ConsumerType, row.PayloadType, row.Payload, bun.NullZero(row.Headers))
+		values = append(values, ids.IDs[i], row.MessageID, row.ConsumerType, row.PayloadType, row.Payload, row.Headers)
 	}
-	return p.Exec(ctx, tx, insertAsSQL+dialect.Rows("(?, ?, ?, ?, ?, ?, {now}, {now})", len(rows)), values...)
+	values = append(values, ids.Origin)
+	many := fmt.Sprintf(insertManySQL, dialect.Rows("(?::bigint, ?::uuid, ?, ?, ?, ?)", len(rows)))
+	query := p.Query(ctx, tx, many, values...)
+	if planned && len(rows) == 1 {
+		query = tx.NewRaw(p.insertOne.call, values...)
+	}
+	result, err := query.Exec(ctx)
+	if err != nil {
+		p.lost(err)
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
+}
+
+// lost has statements sent as text from now on if the application has removed planned ones.
+func (p *database) lost(err error) {
+	if dberr.IsPlanLost(err) {
+		p.plans.off.Store(true)
+	}
 }
 
 // handOffSavepoint keeps errors of the hand-off from the transaction: a role of the application's may
@@ -140,8 +171,11 @@ func (p *database) HandOff(ctx context.Context, tx bun.Tx, h dialect.HandOff) (b
 	}
 	result, err := query.Exec(ctx)
 	if err != nil {
-		_, undone := tx.NewRaw("ROLLBACK TO SAVEPOINT " + handOffSavepoint).Exec(ctx)
-		return false, errors.Join(err, undone)
+		p.lost(err)
+		if _, undone := tx.NewRaw("ROLLBACK TO SAVEPOINT " + handOffSavepoint).Exec(ctx); undone != nil {
+			return false, nil // the transaction is over or lost: its commit reports that
+		}
+		return false, err
 	}
 	n, err := result.RowsAffected()
 	return n == 1, err
