@@ -183,6 +183,8 @@ func TestHandOffBesideAnotherProcess(t *testing.T) {
 				if err := p.inTx(context.WithoutCancel(t.Context()), n, nil); err != nil {
 					t.Error(err)
 				}
+				// So there is never a backlog.
+				testapp.Eventually(t, "it ran", func() bool { runs, _ := p.ran(n); return runs > 0 })
 			}
 		}()
 	}
