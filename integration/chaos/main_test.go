@@ -216,6 +216,7 @@ func bars() []aBar {
 		{"15-per-key", regular, never, barPerKey, seconds{90, 120, 400}, judged + ", exactly-once, limits"},
 		{"15-rates", regular, never, barRates, seconds{60, 90, 400}, judged + ", limits"},
 		{"16-stress", short, never, barStress, seconds{60, 120, 1000}, judged + ", exactly-once, key-order, limits, shares, deadline, together"},
+		{"17-hand-off", short, never, barHandOff, seconds{60, 120, 180}, judged + ", exactly-once, in-flight"},
 		{"13-model", regular, never, barModel, seconds{90, 150, 600}, "model"},
 		{"13-differential", long, never, barDifferential, seconds{60, 60, 660}, "model"},
 	}
