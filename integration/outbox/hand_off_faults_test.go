@@ -289,8 +289,8 @@ func TestHandOffGoesOnAfterATransactionThatFailed(t *testing.T) {
 			if name != "open rows" {
 				t.Errorf("%s: %v", name, err)
 			}
-		} else {
-			p.once(next)
+		} else if p.once(next) {
+			t.Errorf("%s: the message was claimed by another transaction than its own", name)
 		}
 		next++
 		p.still(next, name)
