@@ -38,7 +38,9 @@ func admits(d *dispatcher, n int) (admitted int) {
 func TestAdmissionLeavesToClaimsWhatTheyDecide(t *testing.T) {
 	t.Parallel()
 	for name, forbid := range map[string]func(d *dispatcher, c *consumer){
-		"a limit":          func(_ *dispatcher, c *consumer) { c.limiter = new(limiter) },
+		"a limit": func(_ *dispatcher, c *consumer) {
+			c.limiter = &limiter{slots: map[int]time.Time{1: time.Now().Add(time.Hour), 2: time.Now().Add(time.Hour)}}
+		},
 		"a rate":           func(_ *dispatcher, c *consumer) { c.rate = new(store.Rate) },
 		"keys":             func(_ *dispatcher, c *consumer) { c.lanes = []*lanes{{}} },
 		"an order":         func(_ *dispatcher, c *consumer) { bus.Ordered(bus.BlockKey)(&c.settings) },
