@@ -374,3 +374,50 @@ func as(t *testing.T, dsn, role string) string {
 	u.RawQuery = query.Encode()
 	return u.String()
 }
+
+// TestHandOffUnderTriggersAndLocks: a trigger of the application's may drop a message or put it off,
+// and a lock on the claims keeps no transaction longer than its own lock_timeout.
+func TestHandOffUnderTriggersAndLocks(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	p := newProducing(t, db, testdb.OpenPostgres(t, directDSN(t, db)))
+	r := p.Start(handOffConfig())
+	p.warm()
+	p.execute(`CREATE FUNCTION change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF (NEW.payload::json->>'n')::int = 1 THEN RETURN NULL; END IF;
+			NEW.available_after = NEW.available_after + interval '300 milliseconds'; RETURN NEW; END $$`,
+		`CREATE TRIGGER change BEFORE INSERT ON consumer_messages FOR EACH ROW
+			WHEN ((NEW.payload::json->>'n')::int IN (1, 2)) EXECUTE FUNCTION change()`)
+	begun := time.Now()
+	for n := 1; n <= 2; n++ {
+		if err := p.inTx(t.Context(), n, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p.once(2) || time.Since(begun) < 300*time.Millisecond {
+		t.Errorf("a message that was put off ran after %s", time.Since(begun))
+	}
+	if runs, _ := p.ran(1); runs > 0 {
+		t.Errorf("got %d runs of a message that a trigger has dropped, want none", runs)
+	}
+	holder, err := p.past.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Rollback() //nolint:errcheck // it ends the lock
+	if _, err := holder.ExecContext(t.Context(), "LOCK TABLE message_claims IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	err = p.inTx(t.Context(), 3, func(ctx context.Context, tx bun.Tx) error {
+		_, err := tx.ExecContext(ctx, "SET LOCAL lock_timeout = '100ms'")
+		return err
+	})
+	if err != nil {
+		t.Errorf("beside a lock on the claims: %v", err)
+	}
+	if err := holder.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	p.once(3)
+	r.MustStop()
+}
