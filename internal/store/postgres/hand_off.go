@@ -66,7 +66,7 @@ func (p *database) HandsOff() bool { return true }
 func (p *database) BeginProducing(ctx context.Context, db *bun.DB) (dialect.RunTx, error) {
 	plan := func(ctx context.Context, conn bun.Conn) (bool, error) {
 		ok, err := p.plan(ctx, conn, p.producing())
-		return ok && p.isServers(ctx, conn), err
+		return ok && p.isServers(ctx, conn) && p.keeps(ctx, conn), err
 	}
 	begin := func(ctx context.Context, db beginner) (bun.Tx, error) { return txn.BeginCallers(ctx, db) }
 	return p.beginPlanned(ctx, db, p.producing(), plan, begin)
@@ -75,7 +75,39 @@ func (p *database) BeginProducing(ctx context.Context, db *bun.DB) (dialect.RunT
 func (p *database) producing() []*fixed { return []*fixed{p.insertOne, p.handOffOne, p.handOff} }
 
 // What is known of a connection, among the names of its statements.
-const serversOwn, another = "(the server's own)", "(a pooler's)"
+const (
+	serversOwn, another = "(the server's own)", "(a pooler's)"
+	usedOnce, kept      = "(used once)", "(keeps its statements)"
+)
+
+// keeps reports whether a connection that is used again still has its statements: a pool may reset
+// its connections in between.
+func (p *database) keeps(ctx context.Context, conn bun.Conn) bool {
+	key, err := keyOf(conn)
+	if err != nil {
+		return false
+	}
+	has := p.plans.has(key)
+	switch {
+	case has[kept]:
+		return true
+	case !has[usedOnce]:
+		p.plans.add(key, usedOnce)
+		return true
+	}
+	names := dialect.Each(p.producing(), func(f *fixed) string { return f.name })
+	var found int
+	err = conn.NewRaw(`SELECT count(*) FROM pg_catalog.pg_prepared_statements WHERE name = ANY(?)`, pgdialect.Array(names)).Scan(ctx, &found)
+	if err != nil {
+		return false
+	}
+	if found < len(names) {
+		p.plans.off.Store(true)
+		return false
+	}
+	p.plans.add(key, kept)
+	return true
+}
 
 // isServers reports whether a connection leads to the server rather than to a pooler: the process
 // that the server has announced to the driver is the one that answers. It is false for a driver

@@ -50,6 +50,9 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 	p.pickPrior = p.fix("pick_prior", pickPriorSQL)
 	p.fenceOne, p.asBegunOne, p.removeOne = p.fix("fence", fenceOneSQL), p.fix("as_begun", asBegunOneSQL), p.fix("remove", removeOneSQL)
 	p.insertOne, p.handOffOne, p.handOff = p.fix("insert", insertOneSQL), p.fix("hand_off_one", handOffOneSQL), p.fix("hand_off", handOffSQL)
+	for _, f := range p.producing() {
+		f.brief = true
+	}
 	p.recordLanes = p.fix("record_lanes", recordLanesSQL)
 	p.settleLanes, p.settleLanesFree = p.fix(
 		"settle_lanes", dialect.WithLanes(settleSQL),
