@@ -45,7 +45,7 @@ func (w *Wakeups) HandOffTo(receiver handoff.Receiver, tx bun.Tx, planned bool) 
 
 // IDs returns ids for messages that may be handed off, and about the database's time. If it returns
 // none, they go the ordinary way.
-func (h *HandOff) IDs(n int) (ids []int64, now time.Time) { return h.receiver.IDs(n) }
+func (h *HandOff) IDs(n int) (ids handoff.IDs, now time.Time) { return h.receiver.IDs(n) }
 
 // Add notes messages that were written. All are plain: nothing but their consumers decides when they
 // run.
@@ -72,7 +72,7 @@ func (w *Wakeups) BeforeCommit(ctx context.Context, tx bun.Tx) {
 	if reservation == nil {
 		return
 	}
-	h.reservation = reservation // to be cancelled if a query hook of the application panics
+	h.reservation = reservation // before the claim: a query hook may panic
 	if !reservation.Claim(ctx, tx, h.Planned) {
 		reservation.Cancel(false)
 		h.reservation = nil
