@@ -50,7 +50,8 @@ func TestProcessorsStatementsArePlannedOnce(t *testing.T) {
 			t.Errorf("%s: got %d plans for any values and %d for certain ones, want 5 of the latter at most", row.Name, row.GenericPlans, row.CustomPlans)
 		}
 	}
-	for _, name := range []string{"pick", "record", "finish", "settle", "probe", "probe_due", "fence", "as_begun", "remove", "hand_off", "hand_off_one", "insert_hand_off"} {
+	for _, name := range []string{"pick", "record", "finish", "settle", "probe", "probe_due", "fence", "as_begun", "remove",
+		"hand_off", "hand_off_one", "insert_hand_off"} {
 		if !strings.Contains(seen, "asyncmonolith_"+name+"_") {
 			t.Errorf("got statements %s, want %s among them", seen, name)
 		}
