@@ -106,7 +106,11 @@ func runAndCommit(
 	if err := fn(ctx, tx.Tx); err != nil {
 		return err
 	}
-	wakeups.BeforeCommit(ctx, tx.Tx)
+	lost := wakeups.BeforeCommit(ctx, tx.Tx)
 	done = true
-	return tx.Commit()
+	err := tx.Commit()
+	if lost != nil && tx.Plans != nil {
+		_ = tx.Plans.Lost(ctx, lost) // the next transaction plans anew, or nothing
+	}
+	return err
 }

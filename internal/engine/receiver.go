@@ -161,7 +161,7 @@ func (r *reservation) handOff() store.HandOff {
 }
 
 // Claim implements [handoff.Reservation].
-func (r *reservation) Claim(ctx context.Context, tx bun.Tx, planned bool) bool {
+func (r *reservation) Claim(ctx context.Context, tx bun.Tx, planned bool) (bool, error) {
 	rc := r.receiver
 	h := r.handOff()
 	h.Planned = planned
@@ -170,7 +170,7 @@ func (r *reservation) Claim(ctx context.Context, tx bun.Tx, planned bool) bool {
 	if err != nil {
 		rc.failed(err, time.Now())
 	}
-	return claimed
+	return claimed, err
 }
 
 // Insert implements [handoff.Reservation].

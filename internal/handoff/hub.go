@@ -39,8 +39,8 @@ type Receiver interface {
 type Reservation interface {
 	// Claim writes the claim of the messages in their transaction. If it returns false, the
 	// transaction is as before, and the reservation is to be cancelled. planned means that the
-	// connection has planned the statement.
-	Claim(ctx context.Context, tx bun.Tx, planned bool) bool
+	// connection has planned the statement. The error is no reason not to commit.
+	Claim(ctx context.Context, tx bun.Tx, planned bool) (bool, error)
 	// Insert writes the messages with their claim, in one statement of its own. origin is that of their
 	// ids. If claimed is false
 	// and there is no error, they are written and wait for a claim.

@@ -47,7 +47,7 @@ FROM {messages} m WHERE m.id = ?::bigint AND ` + handedOffSQL + ` AND current_se
 // handOffSQL does so for several messages, all or none.
 const handOffSQL = handOffClaimSQL + `h.ids
 FROM (SELECT array_agg(one.id) AS ids
-  FROM unnest(?::bigint[]) x CROSS JOIN LATERAL (SELECT m.id FROM {messages} m WHERE m.id = x AND ` + handedOffSQL + ` LIMIT 1) one) h
+  FROM unnest((SELECT ?::bigint[])) x CROSS JOIN LATERAL (SELECT m.id FROM {messages} m WHERE m.id = x AND ` + handedOffSQL + ` LIMIT 1) one) h
 WHERE cardinality(h.ids) = ?::int AND current_setting('transaction_isolation') = 'read committed'`
 
 const (
