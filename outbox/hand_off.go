@@ -56,7 +56,7 @@ func insertToHandOff(ctx context.Context, s *store.Store, tx bun.Tx, rows []stor
 	if ids.IDs == nil {
 		return unwritten, nil
 	}
-	if ok, err := s.Outbox.InsertAs(ctx, tx, rows, ids); err != nil || !ok {
+	if ok, err := s.Outbox.InsertAs(ctx, tx, rows, ids, h.Planned); err != nil || !ok {
 		return unwritten, err
 	}
 	h.Add(messagesOf(rows, ids, now)...)

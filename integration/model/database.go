@@ -138,7 +138,7 @@ func (d *Database) handOff(ctx context.Context, tx bun.Tx, p Produce, rows []sto
 	if err != nil {
 		return err
 	}
-	inserted, err := d.store.Outbox.InsertAs(ctx, tx, rows, ids)
+	inserted, err := d.store.Outbox.InsertAs(ctx, tx, rows, ids, false)
 	if err != nil || !inserted {
 		return fmt.Errorf("inserted: %t, %w", inserted, err)
 	}

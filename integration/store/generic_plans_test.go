@@ -51,7 +51,7 @@ func TestProcessorsStatementsArePlannedOnce(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"pick", "record", "finish", "settle", "probe", "probe_due", "fence", "as_begun", "remove",
-		"hand_off", "hand_off_one", "insert_hand_off"} {
+		"insert", "hand_off", "hand_off_one", "insert_hand_off"} {
 		if !strings.Contains(seen, "asyncmonolith_"+name+"_") {
 			t.Errorf("got statements %s, want %s among them", seen, name)
 		}
@@ -116,7 +116,7 @@ func (l *ledger) handOff(n int) {
 	rows, ids := l.newRows(n)
 	tx, err := l.Outbox.BeginProducing(l.ctx, l.db)
 	testapp.OK(l, err)
-	if ok, err := l.Outbox.InsertAs(l.ctx, tx.Tx, rows, ids); err != nil || !ok {
+	if ok, err := l.Outbox.InsertAs(l.ctx, tx.Tx, rows, ids, tx.Plans != nil); err != nil || !ok {
 		l.Fatalf("insert: got %v, %v, want true", ok, err)
 	}
 	h := store.HandOff{Owner: "a", Lease: time.Minute, Messages: ids.IDs, Planned: tx.Plans != nil}

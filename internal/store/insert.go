@@ -47,9 +47,12 @@ func (s *OutboxStore) BeginProducing(ctx context.Context, db *bun.DB) (dialect.R
 }
 
 // InsertAs is [OutboxStore.Insert] for rows that may be handed off, under reserved ids and in one
-// statement. If it returns false, the ids are of another table, and nothing is written.
-func (s *OutboxStore) InsertAs(ctx context.Context, tx bun.Tx, rows []dialect.NewMessage, ids handoff.IDs) (ok bool, err error) {
-	ok, err = s.dialect.InsertAs(ctx, tx, rows, ids)
+// statement. planned is that of the transaction. If it returns false, the ids are of another table,
+// and nothing is written.
+func (s *OutboxStore) InsertAs(
+	ctx context.Context, tx bun.Tx, rows []dialect.NewMessage, ids handoff.IDs, planned bool,
+) (ok bool, err error) {
+	ok, err = s.dialect.InsertAs(ctx, tx, rows, ids, planned)
 	if err != nil {
 		return false, fmt.Errorf("insert messages: %w", err)
 	}

@@ -34,9 +34,10 @@ type Dialect interface {
 	Insert(ctx context.Context, db bun.IDB, rows []NewMessage) error
 	// MessageIDs reserves ids for InsertAs. It returns none if the role may not.
 	MessageIDs(ctx context.Context, db bun.IDB, n int) (handoff.IDs, error)
-	// InsertAs inserts at most MostHandedOff plain rows under reserved ids. It returns false, and has
-	// written nothing, if the transaction uses another table than the one the ids are of.
-	InsertAs(ctx context.Context, tx bun.Tx, rows []NewMessage, ids handoff.IDs) (bool, error)
+	// InsertAs inserts at most MostHandedOff plain rows under reserved ids. planned means that the
+	// transaction is of BeginProducing, on a connection that has planned statements. It returns false,
+	// and has written nothing, if the transaction uses another table than the one the ids are of.
+	InsertAs(ctx context.Context, tx bun.Tx, rows []NewMessage, ids handoff.IDs, planned bool) (bool, error)
 	// InsertKeyed leaves out rows whose insert id is pending, and returns the
 	// message ids of the others.
 	InsertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) ([]uuid.UUID, error)

@@ -48,7 +48,7 @@ func (NoHandOff) InsertHandOff(context.Context, *bun.DB, []NewMessage, handoff.I
 }
 
 // InsertAs implements [Dialect].
-func (NoHandOff) InsertAs(context.Context, bun.Tx, []NewMessage, handoff.IDs) (bool, error) {
+func (NoHandOff) InsertAs(context.Context, bun.Tx, []NewMessage, handoff.IDs, bool) (bool, error) {
 	return false, errNoHandOff
 }
 

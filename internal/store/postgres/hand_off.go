@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"reflect"
 	"strings"
 
 	"github.com/uptrace/bun"
@@ -29,7 +30,8 @@ SELECT `
 FROM (VALUES «rows») r(id, message, consumer, kind, payload, headers)`
 	insertRow = `(?::bigint, ?::uuid, ?::text, ?::text, ?::text, ?::text)`
 
-	// Under ids of another origin it inserts nothing.
+	// Under ids of another origin these insert nothing.
+	insertOneSQL  = insertAsSQL + `?::bigint, ?::uuid, ?::text, ?::text, ?::text, NULLIF(?::text, ''), {now}, {now} WHERE ` + originSQL + ` = ?::text`
 	insertRowsSQL = insertAsSQL + `r.id, ` + insertFromSQL + ` WHERE ` + originSQL + ` = ?::text`
 
 	// A role that may insert messages needs no right to their sequence, and may have none.
@@ -100,14 +102,92 @@ func (p *database) InsertHandOff(
 // HandsOff implements [dialect.Dialect].
 func (p *database) HandsOff() bool { return true }
 
-// BeginProducing implements [dialect.Dialect].
+// BeginProducing implements [dialect.Dialect]. A planned statement that is lost would end the
+// transaction of the application. So they are used only on connections to the server itself.
 func (p *database) BeginProducing(ctx context.Context, db *bun.DB) (dialect.RunTx, error) {
-	plan := func(ctx context.Context, conn bun.Conn) (bool, error) { return p.plan(ctx, conn, p.producing()) }
+	plan := func(ctx context.Context, conn bun.Conn) (bool, error) {
+		if key, err := keyOf(conn); err == nil && p.plans.has(key)[kept] {
+			return true, nil
+		}
+		ok, err := p.plan(ctx, conn, p.producing())
+		return ok && p.isServers(ctx, conn) && p.keeps(ctx, conn), err
+	}
 	begin := func(ctx context.Context, db beginner) (bun.Tx, error) { return txn.BeginCallers(ctx, db) }
 	return p.beginPlanned(ctx, db, p.producing(), plan, begin)
 }
 
-func (p *database) producing() []*fixed { return []*fixed{p.handOffOne, p.handOff} }
+func (p *database) producing() []*fixed { return []*fixed{p.insertOne, p.handOffOne, p.handOff} }
+
+// What is known of a connection, among the names of its statements.
+const (
+	serversOwn, another = "(the server's own)", "(a pooler's)"
+	usedOnce, kept      = "(used once)", "(keeps its statements)"
+)
+
+// keeps reports whether a connection that is used again still has its statements: a pool may reset
+// its connections in between.
+func (p *database) keeps(ctx context.Context, conn bun.Conn) bool {
+	key, err := keyOf(conn)
+	if err != nil {
+		return false
+	}
+	has := p.plans.has(key)
+	switch {
+	case has[kept]:
+		return true
+	case !has[usedOnce]:
+		p.plans.add(key, usedOnce)
+		return true
+	}
+	names := dialect.Each(p.producing(), func(f *fixed) string { return f.name })
+	var found int
+	err = conn.NewRaw(`SELECT count(*) FROM pg_catalog.pg_prepared_statements WHERE name = ANY(?)`, pgdialect.Array(names)).Scan(ctx, &found)
+	if err != nil {
+		return false
+	}
+	if found < len(names) {
+		p.plans.off.Store(true)
+		return false
+	}
+	p.plans.add(key, kept)
+	return true
+}
+
+// isServers reports whether a connection leads to the server rather than to a pooler: the process
+// that the server has announced to the driver is the one that answers. It is false for a driver
+// other than pgx, whose connections cannot be asked.
+func (p *database) isServers(ctx context.Context, conn bun.Conn) bool {
+	key, err := keyOf(conn)
+	if err != nil {
+		return false
+	}
+	if has := p.plans.has(key); has[serversOwn] || has[another] {
+		return has[serversOwn]
+	}
+	found := another
+	var answers uint32
+	if err := conn.NewRaw(`SELECT pg_backend_pid()`).Scan(ctx, &answers); err != nil {
+		return false
+	}
+	if announced, ok := announcedPID(key); ok && announced == answers {
+		found = serversOwn
+	}
+	p.plans.add(key, found)
+	return found == serversOwn
+}
+
+// announcedPID returns the server's process that a *pgx.Conn was told of.
+func announcedPID(conn any) (pid uint32, ok bool) {
+	method := reflect.ValueOf(conn).MethodByName("PgConn")
+	if !method.IsValid() || method.Type().NumIn() != 0 || method.Type().NumOut() != 1 {
+		return 0, false
+	}
+	inner, ok := method.Call(nil)[0].Interface().(interface{ PID() uint32 })
+	if !ok {
+		return 0, false
+	}
+	return inner.PID(), true
+}
 
 // MessageIDs implements [dialect.Dialect].
 func (p *database) MessageIDs(ctx context.Context, db bun.IDB, n int) (ids handoff.IDs, err error) {
@@ -122,11 +202,27 @@ func (p *database) MessageIDs(ctx context.Context, db bun.IDB, n int) (ids hando
 	return ids, err
 }
 
-// InsertAs implements [dialect.Dialect]. The statement is sent as text: a planned one that a pooler or
-// the application has removed would end the transaction of the application.
-func (p *database) InsertAs(ctx context.Context, tx bun.Tx, rows []dialect.NewMessage, ids handoff.IDs) (bool, error) {
-	n, err := p.Changed(ctx, tx, withRows(insertRowsSQL, len(rows)), append(rowValues(nil, rows, ids), ids.Origin)...)
+// InsertAs implements [dialect.Dialect].
+func (p *database) InsertAs(ctx context.Context, tx bun.Tx, rows []dialect.NewMessage, ids handoff.IDs, planned bool) (bool, error) {
+	values := append(rowValues(nil, rows, ids), ids.Origin)
+	query := p.Query(ctx, tx, withRows(insertRowsSQL, len(rows)), values...)
+	if planned && len(rows) == 1 {
+		query = tx.NewRaw(p.insertOne.call, values...)
+	}
+	result, err := query.Exec(ctx)
+	if err != nil {
+		p.lost(err)
+		return false, err
+	}
+	n, err := result.RowsAffected()
 	return n > 0, err
+}
+
+// lost has statements sent as text from now on if the application has removed planned ones.
+func (p *database) lost(err error) {
+	if dberr.IsPlanLost(err) {
+		p.plans.off.Store(true)
+	}
 }
 
 // handOffSavepoint keeps errors of the hand-off from the transaction: a role of the application's may
@@ -146,9 +242,7 @@ func (p *database) HandOff(ctx context.Context, tx bun.Tx, h dialect.HandOff) (b
 	}
 	result, err := query.Exec(ctx)
 	if err != nil {
-		if dberr.IsPlanLost(err) {
-			p.plans.off.Store(true)
-		}
+		p.lost(err)
 		if _, undone := tx.NewRaw("ROLLBACK TO SAVEPOINT " + handOffSavepoint).Exec(ctx); undone != nil {
 			return false, nil // the transaction is over or lost: its commit reports that
 		}
