@@ -186,7 +186,7 @@ func TestHandOffReturnsRoomAfterAPanic(t *testing.T) {
 	t.Parallel()
 	db := testdb.Postgres(t)
 	var armed atomic.Int64
-	db.AddQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
+	db = db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
 		if isHandOff(query) && armed.Add(-1) >= 0 {
 			if armed.Load()%2 == 0 {
 				runtime.Goexit()
@@ -223,7 +223,7 @@ func TestHandOffGoesOnAfterATransactionThatFailed(t *testing.T) {
 	t.Parallel()
 	db := testdb.Postgres(t)
 	var cancel atomic.Pointer[context.CancelFunc]
-	db.AddQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
+	db = db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
 		if c := cancel.Load(); c != nil && isHandOff(query) {
 			(*c)()
 		}
