@@ -3,6 +3,7 @@ package bus
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"time"
 
@@ -29,10 +30,24 @@ var _ = hook.Provide(hook.Functions{
 		b := &Batch{Messages: slices.Clone(messages.([]*Message)), write: write.(func(context.Context, []*Message) error)}
 		return chain.(ProduceFunc)(ctx, b)
 	},
-	CheckPayload: func(consumer, codec any, payload []byte) error {
-		_, err := consumer.(Consumer).decode(codec.(Codec), payload)
+	CheckPayload: func(consumer, codec, message any) error {
+		_, err := consumer.(Consumer).decode(codec.(Codec), message.(*Message))
 		return err
 	},
+	Schema: func(registry, message any) int { return registry.(*Registry).schema(message.(*Message)) },
+	Upcasters: func(payload any) any {
+		s, _ := schemasOf(payload) // NewRegistry reports the error
+		return []Upcaster(s)
+	},
+	Upcast: func(ctx context.Context, upcasters any, schema int, text []byte) ([]byte, error) {
+		return schemas(upcasters.([]Upcaster)).upcast(ctx, schema, text)
+	},
+	DecodeFailure: func(message any, goType reflect.Type, err error) error {
+		m := message.(*Message)
+		return stored{payloadType: m.PayloadType, created: m.CreatedAt}.failure(goType, err)
+	},
+	IsNewer: isNewer,
+	GoType:  func(consumer any) reflect.Type { return consumer.(Consumer).goType },
 	Reject: func(config any, text string) {
 		c := config.(*ConsumerConfig)
 		c.mistakes = append(c.mistakes, text)

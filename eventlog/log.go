@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/uptrace/bun"
 
@@ -182,6 +183,26 @@ func (l *Log) Replay(ctx context.Context, db *bun.DB, replay Replay) (total int,
 
 // Package internal/logaccess calls these.
 var _ = hooks.ProvideEventLog(hooks.EventLog{
+	Newest: func(types bus.EventTypes, name string) int {
+		if t, ok := types.(*Types); ok {
+			if known, ok := t.find(name); ok {
+				return known.schema
+			}
+		}
+		return 0
+	},
+	All: func(types bus.EventTypes) (all []hooks.EventType) {
+		t, ok := types.(*Types)
+		if !ok || t == nil {
+			return nil
+		}
+		for _, name := range t.names {
+			if known := t.byName[name]; known.goType != reflect.TypeFor[Tombstoned]() {
+				all = append(all, hooks.EventType{Name: name, Aliases: known.aliases, GoType: known.goType, Schema: known.schema})
+			}
+		}
+		return all
+	},
 	Registry: func(log any) *bus.Registry {
 		if l := log.(*Log); l != nil {
 			return l.registry

@@ -72,7 +72,7 @@ var _ = hooks.ProvidePoison(hooks.Poison{
 		return hooks.Requeued{Result: done, Last: last, Rows: rows}, err
 	},
 	Edit: func(ctx context.Context, s any, h bus.Handle, id int64, text []byte) error {
-		return s.(*Store).edit(ctx, h, id, text, func(bus.Consumer) error { return nil })
+		return s.(*Store).edit(ctx, h, id, bus.Message{Payload: text}, func(bus.Consumer) error { return nil })
 	},
 })
 

@@ -16,6 +16,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/contract"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
@@ -151,11 +152,21 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer heartbeat.New(heartbeat.Config{
 		Store: r.store, DB: r.db, Registry: r.registry, ID: r.owner, Kind: "relays", Logger: r.logger,
 		Takes: heartbeat.Manifest{Relays: store.Each(r.forwarders, func(l *logForwarder) string { return l.name })}, Doing: r.reported,
+		Relays: r.contracts(),
 	}).Start(ctx)()
 	r.serving.Store(true)
 	defer r.serving.Store(false)
 	newDispatcher(ctx, r).run()
 	return nil
+}
+
+// contracts describes what is published.
+func (r *Runner) contracts() map[string]contract.Relay {
+	all := make(map[string]contract.Relay)
+	for _, l := range r.forwarders {
+		all[l.name] = l.contract()
+	}
+	return all
 }
 
 // Check checks the database and the brokers as [Runner.Run] does before it starts, and returns the

@@ -4,15 +4,25 @@ import (
 	"context"
 	"database/sql"
 	"math"
+	"reflect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access/hook"
 )
 
-// CheckPayload decodes the payload for a consumer without consuming it.
+// CheckPayload decodes a payload in the newest schema for a consumer without consuming it.
 func CheckPayload(c bus.Consumer, codec bus.Codec, payload []byte) error {
-	return hook.Bus.CheckPayload(c, codec, payload)
+	return hook.Bus.CheckPayload(c, codec, &bus.Message{Payload: payload})
 }
+
+// CheckStored is [CheckPayload] for a stored message, of any schema. [IsNewer] is true for the error
+// if the consumer does not know the schema.
+func CheckStored(c bus.Consumer, codec bus.Codec, m *bus.Message) error {
+	return hook.Bus.CheckPayload(c, codec, m)
+}
+
+// GoType returns the payload's type, or nil for a consumer made by bus.ConsumeRaw.
+func GoType(c bus.Consumer) reflect.Type { return hook.Bus.GoType(c) }
 
 // Reject makes NewRegistry reject the consumer. It is for options of other packages than bus. The
 // text must state what is wrong and what is allowed.

@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -44,4 +45,27 @@ func CheckMessage(m *bus.Message, maxPayload int) error { return hook.Bus.CheckM
 func CodecFromContext(ctx context.Context) bus.Codec {
 	codec, _ := hook.Bus.Codec(ctx).(bus.Codec)
 	return codec
+}
+
+// Schema returns the schema in which a message's payload is written.
+func Schema(r *bus.Registry, m *bus.Message) int { return hook.Bus.Schema(r, m) }
+
+// Upcasters returns the upcasters of a payload type, given its zero value: see bus.Upcaster.
+func Upcasters(zero any) []bus.Upcaster {
+	upcasters, _ := hook.Bus.Upcasters(zero).([]bus.Upcaster)
+	return upcasters
+}
+
+// Upcast converts a text to the newest schema. Schema 0 is the newest. [IsNewer] is true for the
+// error if the schema is unknown.
+func Upcast(ctx context.Context, upcasters []bus.Upcaster, schema int, text []byte) ([]byte, error) {
+	return hook.Bus.Upcast(ctx, upcasters, schema, text)
+}
+
+// IsNewer reports whether a payload could not be read because a newer release has written it.
+func IsNewer(err error) bool { return hook.Bus.IsNewer(err) }
+
+// DecodeFailure returns the outcome of a message whose payload could not be upcast to a Go type.
+func DecodeFailure(m *bus.Message, goType reflect.Type, err error) error {
+	return hook.Bus.DecodeFailure(m, goType, err)
 }

@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"context"
+	"reflect"
 
 	"github.com/uptrace/bun"
 
@@ -38,13 +39,25 @@ type Requeued struct {
 	Rows   []store.Poisoned // with their new ids
 }
 
-// EventLog has functions of package eventlog. Package logaccess documents them.
+// EventLog has functions of package eventlog. Package logaccess documents them, but for Newest, which
+// returns the newest schema of an event type, or 0, and All, which returns all event types but those
+// of the library.
 type EventLog struct {
+	Newest       func(types bus.EventTypes, name string) int
+	All          func(types bus.EventTypes) []EventType
 	Registry     func(log any) *bus.Registry
 	Import       func(ctx context.Context, log any, tx bun.Tx, messages []*bus.Message) error
 	Decode       func(ctx context.Context, log any, m *bus.Message) (bus.Payload, error)
 	Snapshot     func(ctx context.Context, log any, db bun.IDB, stream, kind string) (store.Snapshot, bool, error)
 	SaveSnapshot func(ctx context.Context, log any, tx bun.Tx, stream, kind string, snapshot store.Snapshot) error
+}
+
+// EventType is an event type.
+type EventType struct {
+	Name    string
+	Aliases []string
+	GoType  reflect.Type
+	Schema  int // the newest
 }
 
 // Projection has functions of package projection. Package projections documents them.

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -61,12 +64,15 @@ func (s *Store) checkEdit(m poison.Message, text []byte) (Edit, error) {
 			errors.ErrUnsupported,
 		)
 	}
-	if err := access.CheckPayload(c, s.registry.Codec(), text); err != nil {
+	schema := store.TakeSchema(maps.Clone(m.Headers))
+	if err := access.CheckStored(c, s.registry.Codec(), &bus.Message{Payload: text, Schema: schema}); err != nil {
 		return Edit{}, fmt.Errorf("%w: %w", poison.ErrPayload, err)
 	}
 	edited, stored := fieldsOf(text), fieldsOf(m.Payload)
 	var e Edit
-	e.Unknown = topmost(edited, func(path string) bool { return unknown(c, path) })
+	if schema == len(access.Upcasters(reflect.Zero(access.GoType(c)).Interface()))+1 { // of an older one the consumer's type does not tell
+		e.Unknown = topmost(edited, func(path string) bool { return unknown(c, path) })
+	}
 	e.Missing = topmost(stored, func(path string) bool { return !edited[path] })
 	e.More = len(e.Unknown) > mostFields || len(e.Missing) > mostFields
 	e.Unknown, e.Missing = e.Unknown[:min(len(e.Unknown), mostFields)], e.Missing[:min(len(e.Missing), mostFields)]
@@ -158,7 +164,7 @@ func (strict) Decode(text []byte, into any) error {
 }
 
 // EditAndRequeueText is poison.Store.EditAndRequeue for an encoded payload, such as one typed by an
-// operator. It must decode into the consumer's type with the registry's codec, else the error is
+// operator. It is in the schema of the stored payload: see bus.Upcaster. It must decode into the consumer's type with the registry's codec, else the error is
 // poison.ErrPayload. bus.JSON is as lenient as encoding/json: unknown fields are stored and ignored
 // by the consumer, and missing fields are zero. A misspelt name is therefore not detected: see
 // [Store.CheckEdit].
