@@ -44,8 +44,8 @@ func TestSchedulesKeepTheirSchema(t *testing.T) {
 		before := testapp.New(t, db, bus.Consume("c", func(context.Context, feeV1) error { return nil }))
 		upsert := testapp.Must[int64](t)
 		ids := []int64{
-			upsert(before.Scheduler().Upsert(ctx, db, feeV1{1}, "0 0 1 1 *", "UTC")),
-			upsert(before.Scheduler().Upsert(ctx, db, feeV1{2}, "0 0 1 1 *", "UTC", schedule.Header("tenant", "acme"))),
+			upsert(before.Scheduler().Create(ctx, db, feeV1{1}, "0 0 1 1 *", "UTC")),
+			upsert(before.Scheduler().Create(ctx, db, feeV1{2}, "0 0 1 1 *", "UTC", schedule.Header("tenant", "acme"))),
 		}
 		got := make(chan string, 10)
 		now := testapp.New(t, db, bus.Consume("c", func(ctx context.Context, f feeV2) error {
@@ -53,7 +53,7 @@ func TestSchedulesKeepTheirSchema(t *testing.T) {
 			got <- fmt.Sprintf("%d %s %d", f.Cents, m.Headers["tenant"], m.Schema)
 			return nil
 		}))
-		ids = append(ids, upsert(now.Scheduler().Upsert(ctx, db, feeV2{3}, "0 0 1 1 *", "UTC")))
+		ids = append(ids, upsert(now.Scheduler().Create(ctx, db, feeV2{3}, "0 0 1 1 *", "UTC")))
 		if err := now.Scheduler().UpdatePayload(ctx, db, ids[1], feeV2{20}); err != nil {
 			t.Fatal(err)
 		}
