@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"reflect"
 	"runtime/debug"
+	"slices"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
@@ -207,7 +208,8 @@ func (p *publishing) contract() contract.Relay {
 	c := contract.Relay{Source: p.config.Source, Content: p.config.ContentType}
 	for _, r := range p.inOrder {
 		described := contract.Route{Payload: r.name, Type: r.public, Destination: r.destination}
-		c.Routes = append(c.Routes, contract.NewRoute(described, r.goType, r.publicType, r.names[1:]...))
+		former := slices.DeleteFunc(slices.Clone(r.names), func(name string) bool { return name == r.name })
+		c.Routes = append(c.Routes, contract.NewRoute(described, r.goType, r.publicType, former...))
 	}
 	return c
 }
