@@ -147,15 +147,3 @@ func (c *Consumer) ofContext(ctx context.Context, text []byte) stored {
 	m, _ := MessageFromContext(ctx)
 	return c.of(m, text)
 }
-
-// schema returns the schema in which a message's payload is written.
-func (r *Registry) schema(m *Message) int {
-	if m.Schema != 0 {
-		return m.Schema
-	}
-	if c, ok := r.typed(m.PayloadType); ok {
-		return c.schemas.newest()
-	}
-	s, _ := schemasOf(m.Value)
-	return s.newest()
-}

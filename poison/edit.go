@@ -50,7 +50,9 @@ func (s *Store) edit(ctx context.Context, h bus.Handle, id int64, edited bus.Mes
 	return dberr.Wrap(err, "poison: edit and requeue %d", id)
 }
 
-func (s *Store) editIn(ctx context.Context, st *store.Store, db bun.IDB, id int64, edited bus.Message, fits func(bus.Consumer) error) error {
+func (s *Store) editIn(
+	ctx context.Context, st *store.Store, db bun.IDB, id int64, edited bus.Message, fits func(bus.Consumer) error,
+) error {
 	var payloadType string
 	err := txn.InTx(ctx, db, func(tx bun.Tx) error {
 		rows, err := st.Poison.Lock(ctx, tx, store.PoisonFilter{IDs: []int64{id}}, 1)

@@ -57,7 +57,8 @@ func (s seen) consumers() []bus.Consumer {
 			return nil
 		}),
 		outbox.ConsumeTx("tx", func(_ context.Context, _ bun.Tx, p priceV2) error { s.add("tx", p.Cents); return nil }),
-		outbox.ConsumeTx("group", func(_ context.Context, _ bun.Tx, p priceV2) error { s.add("group", p.Cents); return nil }, outbox.GroupCommit(10)),
+		outbox.ConsumeTx("group", func(_ context.Context, _ bun.Tx, p priceV2) error { s.add("group", p.Cents); return nil },
+			outbox.GroupCommit(10)),
 		outbox.ConsumeBatchTx("batch-tx", func(_ context.Context, _ bun.Tx, all []priceV2) error {
 			for _, p := range all {
 				s.add("batch-tx", p.Cents)
@@ -175,7 +176,8 @@ func TestEditedPayloadsHaveTheirSchema(t *testing.T) {
 		r.MustStop()
 
 		s := seen{make(chan string, 100)}
-		now := testapp.New(t, db, bus.Consume("one", func(_ context.Context, p priceV2) error { s.add("one", p.Cents); return nil }, bus.Aliases("former")))
+		one := func(_ context.Context, p priceV2) error { s.add("one", p.Cents); return nil }
+		now := testapp.New(t, db, bus.Consume("one", one, bus.Aliases("former")))
 		store := testapp.Must[*poisoned.Store](t)(poisoned.NewStore(now.Registry))
 		all, _, err := store.List(t.Context(), db, poison.Filter{}, admin.Page{})
 		if err != nil {

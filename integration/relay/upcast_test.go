@@ -60,14 +60,14 @@ func TestForwardersPublishTheNewestSchema(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		b := newBroker()
-		testapp.New(t, db, relay.NewForwarder("out", b, relay.Config{Source: shop, Routes: []relay.Route{relay.To[fareV1]("fares")}})).Produce(fareV1{1})
-		before := testapp.New(t, db, relay.NewForwarder("mapped", b, relay.Config{Source: shop, Routes: []relay.Route{relay.To[fareV1]("fares")}}))
-		before.Produce(fareV1{2})
-		now := testapp.New(t, db,
-			relay.NewForwarder("out", b, relay.Config{Source: shop, Routes: []relay.Route{relay.To[fareV2]("fares")}}),
-			relay.NewForwarder("mapped", b, relay.Config{Source: shop, Routes: []relay.Route{relay.To[fareV2]("",
-				relay.DestinationFunc(func(_ *bus.Message, f fareV2) (string, error) { return fmt.Sprint("of-", f.Cents), nil }),
-				relay.MapPayload(func(f fareV2) (fareOut, error) { return fareOut{fmt.Sprint(f.Cents)}, nil }))}}))
+		forwarder := func(name string, route relay.Route) bus.Consumer {
+			return relay.NewForwarder(name, b, relay.Config{Source: shop, Routes: []relay.Route{route}})
+		}
+		testapp.New(t, db, forwarder("out", relay.To[fareV1]("fares"))).Produce(fareV1{1})
+		testapp.New(t, db, forwarder("mapped", relay.To[fareV1]("fares"))).Produce(fareV1{2})
+		now := testapp.New(t, db, forwarder("out", relay.To[fareV2]("fares")), forwarder("mapped", relay.To[fareV2]("",
+			relay.DestinationFunc(func(_ *bus.Message, f fareV2) (string, error) { return fmt.Sprint("of-", f.Cents), nil }),
+			relay.MapPayload(func(f fareV2) (fareOut, error) { return fareOut{fmt.Sprint(f.Cents)}, nil }))))
 		now.Produce(fareV2{3})
 		now.Start(testapp.Fast())
 		testapp.Eventually(t, "all are published", now.Empty)

@@ -86,7 +86,8 @@ func (c *comparison) payload(name string, before, now Payload) {
 	}
 	switch {
 	case now.Version < before.Version:
-		c.breaks("keep all upcasters", "payload %q has schema %d, and had schema %d: what is stored in that is not known", name, now.Version, before.Version)
+		c.breaks("keep all upcasters", "payload %q has schema %d, and had schema %d: what is stored in that is not known",
+			name, now.Version, before.Version)
 		return
 	case now.Version > before.Version:
 		c.adds("payload %q has schema %d, and had schema %d", name, now.Version, before.Version)

@@ -51,7 +51,8 @@ func (s *schemas) properties(path string, before, now *Schema) {
 	for _, name := range slices.Sorted(maps.Keys(before.Properties)) {
 		inner := path + "." + name
 		if now.Properties[name] == nil {
-			s.breaks(schemaAdvice, "payload %q: %s is gone: what is stored has it, and processes of the release before read it", s.payload, at(inner))
+			s.breaks(schemaAdvice, "payload %q: %s is gone: what is stored has it, and processes of the release before read it",
+				s.payload, at(inner))
 			continue
 		}
 		s.compare(inner, before.Properties[name], now.Properties[name])

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -70,7 +69,7 @@ func (s *Store) checkEdit(m poison.Message, text []byte) (Edit, error) {
 	}
 	edited, stored := fieldsOf(text), fieldsOf(m.Payload)
 	var e Edit
-	if schema == len(access.Upcasters(reflect.Zero(access.GoType(c)).Interface()))+1 { // of an older one the consumer's type does not tell
+	if schema == access.Schema(s.registry, &bus.Message{PayloadType: c.PayloadType()}) { // the type has no fields of older schemas
 		e.Unknown = topmost(edited, func(path string) bool { return unknown(c, path) })
 	}
 	e.Missing = topmost(stored, func(path string) bool { return !edited[path] })
@@ -164,10 +163,10 @@ func (strict) Decode(text []byte, into any) error {
 }
 
 // EditAndRequeueText is poison.Store.EditAndRequeue for an encoded payload, such as one typed by an
-// operator. It is in the schema of the stored payload: see bus.Upcaster. It must decode into the consumer's type with the registry's codec, else the error is
-// poison.ErrPayload. bus.JSON is as lenient as encoding/json: unknown fields are stored and ignored
-// by the consumer, and missing fields are zero. A misspelt name is therefore not detected: see
-// [Store.CheckEdit].
+// operator. It is in the schema of the stored payload: see bus.Upcaster. It must decode into the
+// consumer's type with the registry's codec, else the error is poison.ErrPayload. bus.JSON is as
+// lenient as encoding/json: unknown fields are stored and ignored by the consumer, and missing fields
+// are zero. A misspelt name is therefore not detected: see [Store.CheckEdit].
 func (s *Store) EditAndRequeueText(ctx context.Context, db bun.IDB, id int64, text []byte) error {
 	return hooks.Of.Poison.Edit(ctx, s.Store, db, id, text)
 }
