@@ -31,6 +31,8 @@ func (priced) Upcasters() []bus.Upcaster {
 				return nil, errors.New("secret content")
 			case strings.Contains(string(text), "panic"):
 				panic("secret content")
+			case !strings.Contains(string(text), before):
+				return nil, fmt.Errorf("no %s in it", before)
 			}
 			return []byte(strings.Replace(string(text), before, now, 1)), nil
 		}
@@ -66,7 +68,7 @@ func TestOnlyOwnMessagesAreUpcast(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]*bus.Message{
 		"another consumer's": {PayloadType: "other", Schema: 1, Consumer: "outer"},
-		"an event's":         {PayloadType: "priced", Consumer: "inner", Event: &bus.Event{Schema: 1}},
+		"an event's":         {PayloadType: "priced", Schema: 1, Consumer: "inner", Event: &bus.Event{Schema: 1}},
 	} {
 		var got int
 		c := bus.Consume("inner", func(_ context.Context, p priced) error { got = p.Cents; return nil })

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -38,6 +39,9 @@ func (priceV2) Upcasters() []bus.Upcaster {
 		if strings.Contains(string(text), "666") {
 			panic("unlucky")
 		}
+		if !strings.Contains(string(text), "amount") {
+			return nil, errors.New("it is no schema 1")
+		}
 		return []byte(strings.Replace(string(text), "amount", "cents", 1)), nil
 	}}
 }
@@ -65,6 +69,18 @@ func (s seen) consumers() []bus.Consumer {
 			}
 			return nil
 		}),
+	}
+}
+
+// next returns what a consumer got next.
+func (s seen) next(t *testing.T) string {
+	t.Helper()
+	select {
+	case text := <-s.got:
+		return text
+	case <-time.After(30 * time.Second):
+		t.Fatal("no consumer got any more")
+		return ""
 	}
 }
 
@@ -100,7 +116,7 @@ func TestMessagesOfAnOlderReleaseAreUpcast(t *testing.T) {
 		var got, want []string
 		for _, name := range []string{"one", "batch", "tx", "group", "batch-tx"} {
 			for cents := range 3 {
-				want, got = append(want, fmt.Sprint(name, " ", cents+1)), append(got, <-s.got)
+				want, got = append(want, fmt.Sprint(name, " ", cents+1)), append(got, s.next(t))
 			}
 		}
 		slices.Sort(got)
@@ -121,7 +137,7 @@ func TestAnUpcasterThatPanicsPoisonsItsMessage(t *testing.T) {
 		now := testapp.New(t, db, s.consumers()...)
 		now.Start(testapp.Fast())
 		for range 5 {
-			if got := <-s.got; !strings.HasSuffix(got, " 1") {
+			if got := s.next(t); !strings.HasSuffix(got, " 1") {
 				t.Errorf("got %q, want the other message", got)
 			}
 		}
@@ -156,7 +172,7 @@ func TestAnOlderProcessLeavesANewerSchema(t *testing.T) {
 		now.Start(testapp.Fast())
 		var got []string
 		for range 5 {
-			got = append(got, <-s.got)
+			got = append(got, s.next(t))
 		}
 		if !slices.Contains(got, "one 7") {
 			t.Errorf("got %q, want the message of consumer one", got)
@@ -193,7 +209,7 @@ func TestEditedPayloadsHaveTheirSchema(t *testing.T) {
 			t.Fatal(err)
 		}
 		now.Start(testapp.Fast())
-		got := []string{<-s.got, <-s.got}
+		got := []string{s.next(t), s.next(t)}
 		if slices.Sort(got); !slices.Equal(got, []string{"one 10", "one 20"}) {
 			t.Errorf("got %q, want both as they were edited", got)
 		}

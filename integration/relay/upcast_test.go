@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,6 +43,9 @@ func (f fareV2) OrderingKey() string { return fmt.Sprint("k", f.Cents) }
 
 func (fareV2) Upcasters() []bus.Upcaster {
 	return []bus.Upcaster{func(_ context.Context, text []byte) ([]byte, error) {
+		if !strings.Contains(string(text), "amount") {
+			return nil, errors.New("it is no schema 1")
+		}
 		return []byte(strings.Replace(string(text), "amount", "cents", 1)), nil
 	}}
 }
@@ -103,6 +107,7 @@ func TestReceivedSchemasAreUpcast(t *testing.T) {
 		newer.run()
 		newer.Start(testapp.Fast())
 		b.put(fare("4", "1", `{"amount":4}`))
+		testapp.Eventually(t, "three are consumed", func() bool { return len(got) == 3 })
 		all := []int{<-got, <-got, <-got}
 		if slices.Sort(all); !slices.Equal(all, []int{1, 2, 4}) {
 			t.Errorf("got %v, want 1, 2 and 4", all)
@@ -135,6 +140,7 @@ func TestAnInstanceThatNeedsTheKeyOfANewerSchemaStandsBack(t *testing.T) {
 			}, bus.Ordered(bus.SkipPoisoned)))
 		newer.run()
 		newer.Start(testapp.Fast())
+		testapp.Eventually(t, "it is consumed", func() bool { return len(got) == 1 })
 		if text := <-got; text != "k7 7" || q.acked.Load() > 1 {
 			t.Errorf("got %q, want it once, under its key", text)
 		}

@@ -103,10 +103,6 @@ func TestSchemaFollowsEncodingJSON(t *testing.T) {
 			two
 		}{}, "{Z:integer/int64!}"}, // X and Y are ambiguous
 		{struct {
-			A int `json:"x"`
-			B int `json:"x"`
-		}{}, "{}"},
-		{struct {
 			A int    `json:"B"`
 			B string // the tag wins
 		}{}, "{B:integer/int64!}"},
