@@ -22,7 +22,7 @@ import (
 // the upcasters before it is decoded, wherever it comes from: pending and poisoned messages,
 // schedules, and records of a broker. A process that does not know a message's schema, because a
 // newer release has produced it, snoozes the message for 1 s to 30 s, so that a newer process gets
-// it. eventlog.Event uses the method, too.
+// it. The message notes that in its errors. eventlog.Event uses the method, too.
 //
 // An upcaster must be pure. It is called for each delivery, concurrently, within the consumer's
 // timeout. If it fails or panics, the message is poisoned with a [DecodeError]. If it returns
@@ -122,7 +122,7 @@ func (s stored) failure(goType reflect.Type, err error) error {
 	decode := &DecodeError{PayloadType: s.payloadType, GoType: goType.String(), Err: err}
 	if isNewer(err) {
 		wait := min(max(time.Since(s.created), leastStandBack), mostStandBack)
-		return &OutcomeError{Outcome: Snoozed, Delay: wait, Err: decode}
+		return &OutcomeError{Outcome: Snoozed, Delay: wait, Err: fmt.Errorf("%w: %w", ErrNotCounted, decode)}
 	}
 	return Permanent(decode)
 }

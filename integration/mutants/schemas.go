@@ -10,7 +10,7 @@ func schemaMutants() []mutant {
 		{"schema: a stored payload is taken as the newest", in("Message.Deliver", replace("TakeSchema(to.Headers)", "0")),
 			inOutbox("TestMessagesOfAnOlderReleaseAreUpcast/sqlite"), `got \["batch 0"`},
 		{"schema: it is not stored", in("Producer.rows", replace("access.Schema(…)", "1")),
-			inOutbox("TestAnOlderProcessLeavesANewerSchema/sqlite"), `gave up waiting: the older process leaves it`},
+			inOutbox("TestAnOlderProcessLeavesANewerSchema/sqlite"), `gave up waiting: the older process leaves them`},
 		{"schema: an edited payload keeps that of the stored one", in("Store.reschema", always("edited.Schema == before")),
 			inOutbox("TestEditedPayloadsHaveTheirSchema/sqlite"), `no consumer got any more`},
 		{"schema: each upcaster is the first", in("schemas.upcast", replace("s[from-1].call(…)", "s[0].call(ctx, text)")),
