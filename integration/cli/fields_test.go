@@ -21,6 +21,9 @@ func TestFields(t *testing.T) {
 		t.Fatalf("got %d goldens, %v", len(paths), err)
 	}
 	for _, path := range paths {
+		if filepath.Base(path) == "asyncapi.txt" {
+			continue // a document in AsyncAPI's form, not lines
+		}
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
