@@ -120,7 +120,9 @@ func TestTypesOfRecursiveSchemasMayBeRenamed(t *testing.T) {
 		t.Errorf("renamed: got %v, want no difference", got)
 	}
 	got := contract.Compare(before, document(reflect.TypeFor[changed]()))
-	if !slices.ContainsFunc(got, func(d contract.Difference) bool { return d.Breaks && strings.Contains(d.Text, `field "value" is string`) }) {
+	if !slices.ContainsFunc(got, func(d contract.Difference) bool {
+		return d.Breaks && strings.Contains(d.Text, `field "value" is string`)
+	}) {
 		t.Errorf("changed: got %v, want its field", got)
 	}
 }

@@ -29,11 +29,11 @@ type one struct {
 type two struct{ Shared }
 
 type tree struct {
-	Name     string  `json:"name"`
-	Children []tree  `json:"children"`
-	Parent   *tree   `json:"parent,omitempty"`
-	Any      any     `json:"any"`
-	forest   []tree  //nolint:unused // it is not written
+	Name     string   `json:"name"`
+	Children []tree   `json:"children"`
+	Parent   *tree    `json:"parent,omitempty"`
+	Any      any      `json:"any"`
+	forest   []tree   //nolint:unused // it is not written
 	Skipped  chan int `json:"-"`
 }
 
