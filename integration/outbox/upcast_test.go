@@ -224,3 +224,25 @@ func TestEditedPayloadsHaveTheirSchema(t *testing.T) {
 		}
 	})
 }
+
+// TestHandedOffPayloadsHaveTheirSchema: a payload that is handed off to a processor of its process is not upcast.
+// Promise: upcast
+func TestHandedOffPayloadsHaveTheirSchema(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	h := &handOffs{db: db, runs: make(map[string]int), born: make(map[string]bool)}
+	a := testapp.New(t, db, bus.Consume("one", func(ctx context.Context, p priceV2) error {
+		m, _ := bus.MessageFromContext(ctx)
+		return h.run(ctx, order{ID: fmt.Sprint(p.Cents, " of schema ", m.Schema)})
+	}))
+	a.Start(testapp.Fast())
+	cents := 0
+	testapp.Eventually(t, "a message is handed off", func() bool {
+		cents++
+		a.Produce(priceV2{cents})
+		want := fmt.Sprint(cents, " of schema 2")
+		testapp.Eventually(t, want+" ran", func() bool { runs, _ := h.of(want); return runs > 0 })
+		_, handedOff := h.of(want)
+		return handedOff
+	})
+}
