@@ -53,10 +53,10 @@ func (p *Producer) insert(
 // insertToHandOff writes rows in a transaction that may hand them off when it commits.
 func insertToHandOff(ctx context.Context, s *store.Store, tx bun.Tx, rows []store.NewMessage, h *txn.HandOff) (fate, error) {
 	ids, now := h.IDs(len(rows))
-	if ids == nil {
+	if ids.IDs == nil {
 		return unwritten, nil
 	}
-	if err := s.Outbox.InsertAs(ctx, tx, rows, ids, h.Planned); err != nil {
+	if ok, err := s.Outbox.InsertAs(ctx, tx, rows, ids); err != nil || !ok {
 		return unwritten, err
 	}
 	h.Add(messagesOf(rows, ids, now)...)
@@ -71,7 +71,7 @@ func (p *Producer) insertClaimed(ctx context.Context, pool *bun.DB, rows []store
 		return unwritten, nil
 	}
 	ids, now := receiver.IDs(len(rows))
-	if ids == nil {
+	if ids.IDs == nil {
 		return unwritten, nil
 	}
 	r, rest := receiver.Reserve(messagesOf(rows, ids, now))
@@ -88,7 +88,7 @@ func (p *Producer) insertClaimed(ctx context.Context, pool *bun.DB, rows []store
 			r.Cancel(true)
 		}
 	}()
-	claimed, err := r.Insert(ctx)
+	claimed, err := r.Insert(ctx, ids.Origin)
 	over = true
 	switch class := dberr.ClassOf(err); {
 	case claimed:
@@ -106,11 +106,11 @@ func (p *Producer) insertClaimed(ctx context.Context, pool *bun.DB, rows []store
 	}
 }
 
-func messagesOf(rows []store.NewMessage, ids []int64, now time.Time) []handoff.Message {
+func messagesOf(rows []store.NewMessage, ids handoff.IDs, now time.Time) []handoff.Message {
 	messages := make([]handoff.Message, len(rows))
 	for i, row := range rows {
 		messages[i] = handoff.Message{
-			ID: ids[i], MessageID: row.MessageID, ConsumerType: row.ConsumerType, PayloadType: row.PayloadType,
+			ID: ids.IDs[i], MessageID: row.MessageID, ConsumerType: row.ConsumerType, PayloadType: row.PayloadType,
 			Payload: row.Payload, Headers: row.Headers, CreatedAt: now,
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
@@ -80,24 +81,36 @@ func (p *Producer) runInTx(
 	if err != nil { // it can be about the preparation
 		return txn.RunInTx(ctx, db, nil, fn)
 	}
+	defer wakeups.Abandon()
+	wakeups.HandOffTo(receiver, tx.Tx, tx.Plans != nil)
+	if err := runAndCommit(ctx, tx, wakeups, fn); err != nil {
+		return err
+	}
+	// The connection is back in the pool: what could not be handed over is given back with another.
+	wakeups.Committed()
+	return nil
+}
+
+func runAndCommit(
+	ctx context.Context, tx store.RunTx, wakeups *txn.Wakeups, fn func(ctx context.Context, tx bun.Tx) error,
+) error {
+	if tx.Plans != nil {
+		defer tx.Plans.Close() //nolint:errcheck // the connection returns to the pool
+	}
 	done := false
 	defer func() { // also when fn panics
 		if !done {
 			_ = tx.Rollback()
 		}
-		tx.GiveBack()
-		wakeups.Abandon()
 	}()
-	wakeups.HandOffTo(receiver, tx.Tx, tx.Plans != nil)
 	if err := fn(ctx, tx.Tx); err != nil {
 		return err
 	}
-	wakeups.BeforeCommit(ctx, tx.Tx)
+	lost := wakeups.BeforeCommit(ctx, tx.Tx)
 	done = true
-	if err := tx.Commit(); err != nil {
-		return err
+	err := tx.Commit()
+	if lost != nil && tx.Plans != nil {
+		_ = tx.Plans.Lost(ctx, lost) // the next transaction plans anew, or nothing
 	}
-	tx.GiveBack() // the pool may have no other connection
-	wakeups.Committed()
-	return nil
+	return err
 }

@@ -56,6 +56,7 @@ type WorkerConfig struct {
 	Loops   int // the Fetchers; zero for the default
 	Pool    int // the most connections; zero for 16
 	Relay   RelayConfig
+	Produce ProduceConfig
 	// Schedules has it fire schedules, too.
 	Schedules bool
 	// AddressSpace bounds the memory of the process, in bytes; zero does not.
@@ -171,6 +172,9 @@ func work(config WorkerConfig, signals <-chan os.Signal) (Report, error) {
 		return Report{}, err
 	}
 	runs = append(runs, processor.Run)
+	if config.Produce.Loops > 0 {
+		runs = append(runs, config.produces(db, recorder.producer))
+	}
 	if config.Schedules {
 		schedules, err := scheduled(db, registry)
 		if err != nil {

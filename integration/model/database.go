@@ -103,6 +103,14 @@ func (d *Database) Produce(p Produce) (written int) {
 	}
 	undo := errors.New("rolled back, as drawn")
 	err := d.db.RunInTx(d.ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		if p.HandOff != "" {
+			err := d.handOff(ctx, tx, p, rows)
+			if err == nil && p.RolledBack {
+				return undo
+			}
+			written = len(rows)
+			return err
+		}
 		counts, err := d.store.Outbox.Insert(ctx, tx, rows)
 		if err == nil && p.RolledBack {
 			return undo
@@ -119,6 +127,31 @@ func (d *Database) Produce(p Produce) (written int) {
 		d.messages[messageID(part.Message)] = part.Message
 	}
 	return written
+}
+
+// HandsOff implements System.
+func (d *Database) HandsOff() bool { return d.store.HandsOff() }
+
+// handOff inserts rows and claims them.
+func (d *Database) handOff(ctx context.Context, tx bun.Tx, p Produce, rows []store.NewMessage) error {
+	ids, err := d.store.Outbox.MessageIDs(ctx, d.db, len(rows))
+	if err != nil {
+		return err
+	}
+	inserted, err := d.store.Outbox.InsertAs(ctx, tx, rows, ids)
+	if err != nil || !inserted {
+		return fmt.Errorf("inserted: %t, %w", inserted, err)
+	}
+	h := store.HandOff{Owner: p.HandOff, Lease: Lease, Messages: ids.IDs}
+	claimed, err := d.store.Claims.HandOff(ctx, tx, h)
+	if err != nil || !claimed {
+		return fmt.Errorf("claimed: %t, %w", claimed, err)
+	}
+	if !p.RolledBack {
+		n := len(d.claims) + 1
+		d.claims[n], d.number[h.Claim()] = h.Claim(), n
+	}
+	return nil
 }
 
 func messageID(message int) (id uuid.UUID) {

@@ -40,6 +40,16 @@ func produced(before, after View, step Step) (err error) {
 			err = errors.Join(err, fmt.Errorf("I1: %v appeared by a %s", key, step.Kind))
 		}
 	}
+	for n, c := range after.Claims { // by a hand-off
+		if _, old := before.Claims[n]; old || step.Kind != "produce" {
+			continue
+		}
+		for _, key := range c.Held {
+			if _, ok := after.Rows[key]; !ok || step.Produce.RolledBack || c.Owner != step.Produce.HandOff {
+				err = errors.Join(err, fmt.Errorf("I1: %v is in claim %d of %q by a produce that is rolled back: %t", key, n, c.Owner, step.Produce.RolledBack))
+			}
+		}
+	}
 	if step.Kind != "produce" || step.Produce.RolledBack {
 		return err
 	}

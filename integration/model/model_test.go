@@ -128,6 +128,7 @@ func TestInvariantsDetectEveryFlaw(t *testing.T) {
 	for flaw, invariant := range map[model.Flaw]string{
 		model.NoRecheck: "I3", model.NoMembership: "I4", model.CrashNotCounted: "crashes", model.PoisonInCompany: "I2",
 		model.ReleaseCounts: "I5", model.LockedIsCrashed: "I4", model.FenceOnlyByOwner: "I6", model.PartOfAFanOutKept: "I1",
+		model.HandOffKept:    "I1",
 		model.PoisonTooEarly: "innocent", model.NotRecovered: "I7",
 		model.HeadPassedOver: "O1", model.HintInsideLane: "O1", model.RequeuedBehind: "O1", model.RanksSorted: "O1", model.NoGate: "O2",
 		model.HeldBeforeGate: "O2", model.FreedEarly: "O2",

@@ -31,6 +31,8 @@ type System interface {
 	ReturnSlots(owner string, slots []int)
 	// AnyOrder tells whether messages with keys may run in any order, and keys have rates.
 	AnyOrder() bool
+	// HandsOff tells whether the transaction of a produce can claim its messages.
+	HandsOff() bool
 	// Pass moves the clock.
 	Pass(d time.Duration)
 	View() View
@@ -53,6 +55,15 @@ type Produce struct {
 	OrderKey   string // for those of the consumers that go by keys
 	Second     string // the insert id of another message behind it, or ""
 	RolledBack bool
+	HandOff    string // the owner whose claim its transaction writes, or ""
+}
+
+// keys are its messages, one for each consumer.
+func (p Produce) keys() (keys []Key) {
+	for _, consumer := range p.Consumers {
+		keys = append(keys, Key{p.Message, consumer})
+	}
+	return keys
 }
 
 // parts are the messages of a produce, in their order.

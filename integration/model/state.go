@@ -31,6 +31,7 @@ const (
 	HeadPassedOver        Flaw = "a head that may not run is passed over"
 	HintInsideLane        Flaw = "a lane begins behind the hint"
 	RequeuedBehind        Flaw = "what is requeued gets a new rank"
+	HandOffKept           Flaw = "a rolled-back produce leaves its claim"
 	RanksSorted           Flaw = "insert ids decide the ranks of a produce"
 	NoGate                Flaw = "claims of a consumer in order are made at once"
 	HeldBeforeGate        Flaw = "what is held is read before the gate is locked"
@@ -76,6 +77,9 @@ func NewState(flaw Flaw) *State {
 // AnyOrder implements System.
 func (s *State) AnyOrder() bool { return true }
 
+// HandsOff implements System.
+func (s *State) HandsOff() bool { return true }
+
 // View implements System.
 func (s *State) View() View {
 	v := View{
@@ -102,6 +106,12 @@ func (s *State) Produce(p Produce) (written int) {
 	}
 	for _, part := range parts {
 		written += s.produce(part)
+	}
+	if p.HandOff != "" && (!p.RolledBack || s.flaw == HandOffKept) {
+		s.claims++
+		c := Claim{Owner: p.HandOff, Until: s.now + Lease, Held: p.keys()}
+		slices.SortFunc(c.Held, compareKeys)
+		s.view.Claims[s.claims] = c
 	}
 	return written
 }

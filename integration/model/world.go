@@ -96,6 +96,7 @@ func (w *world) begin() {
 func (w *world) actions() map[string]func(*rapid.T) {
 	actions := map[string]func(*rapid.T){
 		"produce":  func(*rapid.T) { w.produce() },
+		"hand off": func(*rapid.T) { w.handOff() },
 		"claim":    func(*rapid.T) { w.claimOf(w.group()) },
 		"claim 2":  func(*rapid.T) { w.claimOf(w.group()) }, // more often than the rest
 		"claim 3":  func(*rapid.T) { w.claimOf(w.group()) },
@@ -197,6 +198,22 @@ func (w *world) produce() {
 	}
 	p.Delay = w.unmet(p.Delay, p.Consumers...)
 	same(w, Step{Kind: "produce", Produce: p}, func(s System) int { return s.Produce(p) })
+}
+
+// handOff produces in a transaction that claims its messages for a processor.
+func (w *world) handOff() {
+	if slices.ContainsFunc(w.systems, func(s System) bool { return !s.HandsOff() }) {
+		w.Skip("a database does not hand off")
+	}
+	p := Produce{Message: w.made, Consumers: consumers(), RolledBack: w.chance("rolled back", 6), HandOff: draw(w, "owner", owners()...)}
+	if w.chance("one consumer", 2) {
+		p.Consumers = []string{draw(w, "consumer", p.Consumers...)}
+	}
+	w.made++
+	if same(w, Step{Kind: "produce", Produce: p}, func(s System) int { return s.Produce(p) }) > 0 {
+		w.tally["handed off"]++
+		w.remember(Request{Owner: p.HandOff, Consumers: p.Consumers, Limit: len(p.Consumers)}, w.view, w.now, p.keys())
+	}
 }
 
 // recall draws a claim that was made, most often a recent one. Nobody says that

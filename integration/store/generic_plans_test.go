@@ -6,9 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/handoff"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -32,6 +34,9 @@ func TestProcessorsStatementsArePlannedOnce(t *testing.T) {
 		}
 		l.claimAndSettle()
 		l.claimAndRemove()
+		l.handOff(1)
+		l.handOff(2)
+		l.insertHandOff()
 	}
 	var rows []struct {
 		Name                      string
@@ -45,7 +50,8 @@ func TestProcessorsStatementsArePlannedOnce(t *testing.T) {
 			t.Errorf("%s: got %d plans for any values and %d for certain ones, want 5 of the latter at most", row.Name, row.GenericPlans, row.CustomPlans)
 		}
 	}
-	for _, name := range []string{"pick", "record", "finish", "settle", "probe", "probe_due", "fence", "as_begun", "remove"} {
+	for _, name := range []string{"pick", "record", "finish", "settle", "probe", "probe_due", "fence", "as_begun", "remove",
+		"hand_off", "hand_off_one", "insert_hand_off"} {
 		if !strings.Contains(seen, "asyncmonolith_"+name+"_") {
 			t.Errorf("got statements %s, want %s among them", seen, name)
 		}
@@ -91,4 +97,46 @@ func (l *ledger) claimAndRemove() {
 	testapp.OK(l, tx.Commit())
 	testapp.OK(l, tx.Plans.Close())
 	testapp.OK(l, l.Claims.Disclaim(l.ctx, l.db, "a", []int64{c.ID}))
+}
+
+// newRows returns rows that may be handed off, and ids for them.
+func (l *ledger) newRows(n int) (rows []store.NewMessage, ids handoff.IDs) {
+	l.Helper()
+	ids, err := l.Outbox.MessageIDs(l.ctx, l.db, n)
+	testapp.OK(l, err)
+	for range n {
+		rows = append(rows, store.NewMessage{MessageID: uuid.New(), ConsumerType: "handed", PayloadType: "p", Payload: "{}"})
+	}
+	return rows, ids
+}
+
+// handOff writes messages and their claim in a transaction, as that of a producer.
+func (l *ledger) handOff(n int) {
+	l.Helper()
+	rows, ids := l.newRows(n)
+	tx, err := l.Outbox.BeginProducing(l.ctx, l.db)
+	testapp.OK(l, err)
+	if ok, err := l.Outbox.InsertAs(l.ctx, tx.Tx, rows, ids); err != nil || !ok {
+		l.Fatalf("insert: got %v, %v, want true", ok, err)
+	}
+	h := store.HandOff{Owner: "a", Lease: time.Minute, Messages: ids.IDs, Planned: tx.Plans != nil}
+	if claimed, err := l.Claims.HandOff(l.ctx, tx.Tx, h); err != nil || !claimed || !h.Planned {
+		l.Fatalf("hand off: got %v, %v, planned: %v, want true", claimed, err, h.Planned)
+	}
+	testapp.OK(l, tx.Commit())
+	tx.GiveBack()
+}
+
+// insertHandOff writes a message with its claim.
+func (l *ledger) insertHandOff() {
+	l.Helper()
+	rows, ids := l.newRows(1)
+	h := store.HandOff{Owner: "a", Lease: time.Minute, Messages: ids.IDs}
+	if claimed, err := l.Outbox.InsertHandOff(l.ctx, l.db, rows, ids, h); err != nil || !claimed {
+		l.Fatalf("insert with a claim: got %v, %v, want true", claimed, err)
+	}
+	ids.Origin = "another table's"
+	if _, err := l.Outbox.InsertHandOff(l.ctx, l.db, rows, ids, h); err == nil {
+		l.Errorf("insert with a claim under ids of another origin: got no error")
+	}
 }

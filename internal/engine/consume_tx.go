@@ -241,7 +241,7 @@ func (t *consumerTx) commit(tasks []*task) error {
 		return t.undone("remember", err)
 	}
 	if t.wakeups != nil {
-		t.wakeups.BeforeCommit(statement, t.tx.Tx)
+		_ = t.wakeups.BeforeCommit(statement, t.tx.Tx) // the fence has just found the planned statements
 	}
 	defer time.AfterFunc(statementTimeout, t.end).Stop()
 	committing, cancel := context.WithTimeout(t.ctx, statementTimeout)

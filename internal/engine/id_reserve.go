@@ -1,6 +1,10 @@
 package engine
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/handoff"
+)
 
 // reservedIDs is how many ids of messages are reserved in one statement. They are once or twice in
 // reserve.
@@ -11,29 +15,34 @@ type idReserve struct {
 	low chan struct{} // of size 1: more are needed
 
 	mu  sync.Mutex
-	ids []int64
+	ids handoff.IDs
 }
 
 // take removes and returns n ids, or none if there are not as many.
-func (r *idReserve) take(n int) []int64 {
+func (r *idReserve) take(n int) (taken handoff.IDs) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.ids) < reservedIDs {
+	if len(r.ids.IDs) < reservedIDs {
 		select {
 		case r.low <- struct{}{}:
 		default: // there is a signal already
 		}
 	}
-	if len(r.ids) < n {
-		return nil
+	if len(r.ids.IDs) < n {
+		return taken
 	}
-	taken := r.ids[:n:n]
-	r.ids = r.ids[n:]
+	taken = handoff.IDs{IDs: r.ids.IDs[:n:n], Origin: r.ids.Origin}
+	r.ids.IDs = r.ids.IDs[n:]
 	return taken
 }
 
-func (r *idReserve) add(ids []int64) {
+// add adds ids. Those of another origin are dropped.
+func (r *idReserve) add(ids handoff.IDs) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ids = append(r.ids, ids...)
+	if ids.Origin != r.ids.Origin {
+		r.ids = ids
+		return
+	}
+	r.ids.IDs = append(r.ids.IDs, ids.IDs...)
 }

@@ -43,7 +43,8 @@ func (rn *renewer) loop(ctx context.Context, renewals <-chan struct{}) {
 			return
 		case <-renewals:
 		}
-		if len(rn.ledger.held()) == 0 && len(unknownSince) == 0 && len(rn.limiters.heldSlots()) == 0 && !rn.inFlight.unknown.Swap(false) {
+		if len(rn.ledger.held()) == 0 && len(unknownSince) == 0 && len(rn.limiters.heldSlots()) == 0 &&
+			!rn.inFlight.mayBeUnknown(time.Now()) {
 			continue
 		}
 		var unknown []int64
@@ -114,7 +115,7 @@ func (rn *renewer) releaseUnknown(ctx context.Context, conn *renewalConn, seen m
 // releaseRest releases claims left after settling: of runs that hang in a middleware, and of
 // commits that were never confirmed. What it cannot release runs again when its lease ends.
 func (rn *renewer) releaseRest(ctx context.Context) {
-	if len(rn.ledger.held()) == 0 && !rn.inFlight.unknown.Load() {
+	if len(rn.ledger.held()) == 0 && !rn.inFlight.mayBeUnknown(time.Now()) {
 		return
 	}
 	if rn.outage.Err() == nil { // settling may have given up on messages that are locked

@@ -42,10 +42,10 @@ type receiver struct {
 }
 
 // IDs implements [handoff.Receiver].
-func (rc *receiver) IDs(n int) ([]int64, time.Time) {
+func (rc *receiver) IDs(n int) (handoff.IDs, time.Time) {
 	ids := rc.ids.take(n)
-	if ids == nil {
-		return nil, time.Time{}
+	if ids.IDs == nil {
+		return ids, time.Time{}
 	}
 	return ids, rc.dispatcher.probes.clock(time.Now())
 }
@@ -55,7 +55,9 @@ func (rc *receiver) loop(ctx context.Context) {
 	retry := outage.NewRetry()
 	for rc.store.HandsOff() {
 		ids, err := ask(ctx, rc.outage, "reserve message ids", statementTimeout,
-			func(ctx context.Context) ([]int64, error) { return rc.store.Outbox.MessageIDs(ctx, rc.db, reservedIDs) })
+			func(ctx context.Context) (handoff.IDs, error) {
+				return rc.store.Outbox.MessageIDs(ctx, rc.db, reservedIDs)
+			})
 		if err != nil {
 			if !outage.Pause(ctx, retry.NextBackOff()) {
 				return
@@ -64,6 +66,9 @@ func (rc *receiver) loop(ctx context.Context) {
 		}
 		retry.Reset()
 		rc.ids.add(ids)
+		if len(ids.IDs) == 0 && !outage.Pause(ctx, handOffRest) { // the role may get the right later
+			return
+		}
 		select {
 		case <-rc.ids.low:
 		case <-ctx.Done():
@@ -156,7 +161,7 @@ func (r *reservation) handOff() store.HandOff {
 }
 
 // Claim implements [handoff.Reservation].
-func (r *reservation) Claim(ctx context.Context, tx bun.Tx, planned bool) bool {
+func (r *reservation) Claim(ctx context.Context, tx bun.Tx, planned bool) (bool, error) {
 	rc := r.receiver
 	h := r.handOff()
 	h.Planned = planned
@@ -165,11 +170,11 @@ func (r *reservation) Claim(ctx context.Context, tx bun.Tx, planned bool) bool {
 	if err != nil {
 		rc.failed(err, time.Now())
 	}
-	return claimed
+	return claimed, err
 }
 
 // Insert implements [handoff.Reservation].
-func (r *reservation) Insert(ctx context.Context) (claimed bool, err error) {
+func (r *reservation) Insert(ctx context.Context, origin string) (claimed bool, err error) {
 	rc := r.receiver
 	rows := store.Each(r.messages, func(m handoff.Message) store.NewMessage {
 		return store.NewMessage{
@@ -178,8 +183,8 @@ func (r *reservation) Insert(ctx context.Context) (claimed bool, err error) {
 	})
 	h := r.handOff()
 	r.claim, r.sent = h.Claim(), time.Now()
-	claimed, err = rc.store.Outbox.InsertHandOff(ctx, rc.db, rows, h)
-	if err != nil {
+	claimed, err = rc.store.Outbox.InsertHandOff(ctx, rc.db, rows, handoff.IDs{IDs: h.Messages, Origin: origin}, h)
+	if err != nil && ctx.Err() == nil {
 		rc.failed(err, time.Now())
 	}
 	return claimed, err
@@ -189,22 +194,31 @@ func (r *reservation) Insert(ctx context.Context) (claimed bool, err error) {
 func (r *reservation) Commit() {
 	defer r.end()
 	rc := r.receiver
-	rc.mu.RLock() // the run ends before or after this
-	defer rc.mu.RUnlock()
 	ctx, cancel := context.WithTimeout(rc.ctx, statementTimeout)
 	defer cancel()
-	if rc.ended || time.Since(r.sent) > rc.config.LeaseDuration/4 {
-		if err := rc.store.Claims.Disclaim(ctx, rc.db, rc.owner, []int64{r.claim}); err != nil {
-			rc.inFlight.unknown.Store(true)
-			rc.outage.Failed("disclaim", err)
-		}
+	if r.handOver(ctx) {
 		return
+	}
+	if err := rc.store.Claims.Disclaim(ctx, rc.db, rc.owner, []int64{r.claim}); err != nil {
+		rc.inFlight.doubt(r.sent.Add(rc.config.LeaseDuration))
+		rc.outage.Failed("disclaim", err)
+	}
+}
+
+// handOver queues the messages. It returns false if the run has ended, or the lease does soon.
+func (r *reservation) handOver(ctx context.Context) bool {
+	rc := r.receiver
+	rc.mu.RLock() // the run ends before or after this
+	defer rc.mu.RUnlock()
+	if rc.ended || time.Since(r.sent) > rc.config.LeaseDuration/4 {
+		return false
 	}
 	c := store.Claim{ID: r.claim, Sent: r.sent, Messages: store.Each(r.messages, rowOf)}
 	rc.claimer.count(len(c.Messages))
 	if _, err := rc.enqueuer.enqueue(ctx, c); err != nil { // its messages are given back
 		rc.outage.Failed("hand off", err)
 	}
+	return true
 }
 
 // rowOf returns a message as a claim reads it.
@@ -222,8 +236,8 @@ func rowOf(m handoff.Message) store.Message {
 
 // Cancel implements [handoff.Reservation].
 func (r *reservation) Cancel(unsure bool) {
-	if unsure {
-		r.receiver.inFlight.unknown.Store(true)
+	if unsure { // the server may still be at the commit
+		r.receiver.inFlight.doubt(r.sent.Add(r.receiver.config.LeaseDuration))
 	}
 	r.end()
 }

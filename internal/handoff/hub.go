@@ -20,10 +20,16 @@ type Message struct {
 	CreatedAt                 time.Time
 }
 
+// IDs are reserved ids of messages.
+type IDs struct {
+	IDs    []int64
+	Origin string // the table of the server that has reserved them: they are not used for another
+}
+
 // Receiver is a running processor. Its methods are safe for concurrent use.
 type Receiver interface {
 	// IDs returns ids for n messages and about the database's time, or none at the moment.
-	IDs(n int) (ids []int64, now time.Time)
+	IDs(n int) (ids IDs, now time.Time)
 	// Reserve keeps room for those of the messages that may run here now, and returns the others. The
 	// reservation is nil if there is room for none.
 	Reserve(messages []Message) (r Reservation, rest []Message)
@@ -33,11 +39,12 @@ type Receiver interface {
 type Reservation interface {
 	// Claim writes the claim of the messages in their transaction. If it returns false, the
 	// transaction is as before, and the reservation is to be cancelled. planned means that the
-	// connection has planned the statement.
-	Claim(ctx context.Context, tx bun.Tx, planned bool) bool
-	// Insert writes the messages with their claim, in one statement of its own. If claimed is false
+	// connection has planned the statement. The error is no reason not to commit.
+	Claim(ctx context.Context, tx bun.Tx, planned bool) (bool, error)
+	// Insert writes the messages with their claim, in one statement of its own. origin is that of their
+	// ids. If claimed is false
 	// and there is no error, they are written and wait for a claim.
-	Insert(ctx context.Context) (claimed bool, err error)
+	Insert(ctx context.Context, origin string) (claimed bool, err error)
 	// Commit hands the messages over after the commit.
 	Commit()
 	// Cancel gives the room back. unsure means that the claim may have been committed.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/handoff"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -46,27 +47,31 @@ func (s *OutboxStore) BeginProducing(ctx context.Context, db *bun.DB) (dialect.R
 }
 
 // InsertAs is [OutboxStore.Insert] for rows that may be handed off, under reserved ids and in one
-// statement. planned is that of the transaction.
-func (s *OutboxStore) InsertAs(ctx context.Context, tx bun.Tx, rows []dialect.NewMessage, ids []int64, planned bool) error {
-	if err := s.dialect.InsertAs(ctx, tx, rows, ids, planned); err != nil {
-		return fmt.Errorf("insert messages: %w", err)
+// statement. If it returns false, the ids are of another table, and nothing is written.
+func (s *OutboxStore) InsertAs(ctx context.Context, tx bun.Tx, rows []dialect.NewMessage, ids handoff.IDs) (ok bool, err error) {
+	ok, err = s.dialect.InsertAs(ctx, tx, rows, ids)
+	if err != nil {
+		return false, fmt.Errorf("insert messages: %w", err)
 	}
-	return nil
+	return ok, nil
 }
 
 // InsertHandOff writes rows with a claim of all of them, in one statement. It reports whether the
 // claim was written: a paused consumer has its messages wait.
-func (s *OutboxStore) InsertHandOff(ctx context.Context, db *bun.DB, rows []dialect.NewMessage, h dialect.HandOff) (bool, error) {
-	claimed, err := s.dialect.InsertHandOff(ctx, db, rows, h)
+func (s *OutboxStore) InsertHandOff(
+	ctx context.Context, db *bun.DB, rows []dialect.NewMessage, ids handoff.IDs, h dialect.HandOff,
+) (bool, error) {
+	claimed, err := s.dialect.InsertHandOff(ctx, db, rows, ids, h)
 	if err != nil {
 		return false, fmt.Errorf("insert messages: %w", err)
 	}
 	return claimed, nil
 }
 
-// MessageIDs reserves ids of messages, or returns an errors.ErrUnsupported.
-func (s *OutboxStore) MessageIDs(ctx context.Context, db bun.IDB, n int) ([]int64, error) {
-	return retried(ctx, db, func(db bun.IDB) ([]int64, error) { return s.dialect.MessageIDs(ctx, db, n) })
+// MessageIDs reserves ids of messages, or returns an errors.ErrUnsupported. It returns none if the
+// role may not.
+func (s *OutboxStore) MessageIDs(ctx context.Context, db bun.IDB, n int) (handoff.IDs, error) {
+	return retried(ctx, db, func(db bun.IDB) (handoff.IDs, error) { return s.dialect.MessageIDs(ctx, db, n) })
 }
 
 // rank reserves places for the rows in the order of the call, if sorting could change the order of

@@ -45,7 +45,7 @@ func (w *Wakeups) HandOffTo(receiver handoff.Receiver, tx bun.Tx, planned bool) 
 
 // IDs returns ids for messages that may be handed off, and about the database's time. If it returns
 // none, they go the ordinary way.
-func (h *HandOff) IDs(n int) (ids []int64, now time.Time) { return h.receiver.IDs(n) }
+func (h *HandOff) IDs(n int) (ids handoff.IDs, now time.Time) { return h.receiver.IDs(n) }
 
 // Add notes messages that were written. All are plain: nothing but their consumers decides when they
 // run.
@@ -57,28 +57,30 @@ func (h *HandOff) Add(messages ...handoff.Message) {
 
 // BeforeCommit claims messages that can run at once. It is called right before the commit, so that
 // the room for them is kept for that long only, and a savepoint or a rollback inside the transaction
-// is seen.
-func (w *Wakeups) BeforeCommit(ctx context.Context, tx bun.Tx) {
+// is seen. An error is no reason not to commit: it may be that planned statements are lost.
+func (w *Wakeups) BeforeCommit(ctx context.Context, tx bun.Tx) error {
 	if w.handOff == nil {
-		return
+		return nil
 	}
 	h := w.handOff
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.written) == 0 {
-		return
+		return nil
 	}
 	reservation, rest := h.receiver.Reserve(h.written)
 	if reservation == nil {
-		return
+		return nil
 	}
-	h.reservation = reservation // to be cancelled if a query hook of the application panics
-	if !reservation.Claim(ctx, tx, h.Planned) {
+	h.reservation = reservation // before the claim: a query hook may panic
+	claimed, err := reservation.Claim(ctx, tx, h.Planned)
+	if !claimed {
 		reservation.Cancel(false)
 		h.reservation = nil
-		return
+		return err
 	}
 	h.written = rest
+	return nil
 }
 
 // Committed hands the claimed messages over, and announces the others with [Wakeups.Send].

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/handoff"
 )
 
 // Dialect is all that differs between databases. Methods that store.Store has under the same name
@@ -30,11 +32,11 @@ type Dialect interface {
 	// where messages are written in the order of the call.
 	Ranks(ctx context.Context, db bun.IDB, n int) ([]int64, error)
 	Insert(ctx context.Context, db bun.IDB, rows []NewMessage) error
-	// MessageIDs reserves ids for InsertAs.
-	MessageIDs(ctx context.Context, db bun.IDB, n int) ([]int64, error)
-	// InsertAs inserts at most MostHandedOff plain rows under reserved ids. planned means that the
-	// transaction is of BeginProducing, on a connection that has planned statements.
-	InsertAs(ctx context.Context, tx bun.Tx, rows []NewMessage, ids []int64, planned bool) error
+	// MessageIDs reserves ids for InsertAs. It returns none if the role may not.
+	MessageIDs(ctx context.Context, db bun.IDB, n int) (handoff.IDs, error)
+	// InsertAs inserts at most MostHandedOff plain rows under reserved ids. It returns false, and has
+	// written nothing, if the transaction uses another table than the one the ids are of.
+	InsertAs(ctx context.Context, tx bun.Tx, rows []NewMessage, ids handoff.IDs) (bool, error)
 	// InsertKeyed leaves out rows whose insert id is pending, and returns the
 	// message ids of the others.
 	InsertKeyed(ctx context.Context, db bun.IDB, rows []NewMessage) ([]uuid.UUID, error)
@@ -78,8 +80,8 @@ type Dialect interface {
 	// their ids. After an error the transaction is as before, or lost.
 	HandOff(ctx context.Context, tx bun.Tx, h HandOff) (bool, error)
 	// InsertHandOff inserts rows with a claim of all of them in one statement. If a consumer is paused,
-	// it writes no claim.
-	InsertHandOff(ctx context.Context, db *bun.DB, rows []NewMessage, h HandOff) (claimed bool, err error)
+	// it writes no claim. It fails for ids of another origin.
+	InsertHandOff(ctx context.Context, db *bun.DB, rows []NewMessage, ids handoff.IDs, h HandOff) (claimed bool, err error)
 	Disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error
 
 	// Leases.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/handoff"
 )
 
 // MostHandedOff is the maximum number of messages of a transaction that are handed off.
@@ -41,14 +43,16 @@ func (NoHandOff) BeginProducing(context.Context, *bun.DB) (RunTx, error) {
 func (NoHandOff) HandOff(context.Context, bun.Tx, HandOff) (bool, error) { return false, errNoHandOff }
 
 // InsertHandOff implements [Dialect].
-func (NoHandOff) InsertHandOff(context.Context, *bun.DB, []NewMessage, HandOff) (bool, error) {
+func (NoHandOff) InsertHandOff(context.Context, *bun.DB, []NewMessage, handoff.IDs, HandOff) (bool, error) {
 	return false, errNoHandOff
 }
 
 // InsertAs implements [Dialect].
-func (NoHandOff) InsertAs(context.Context, bun.Tx, []NewMessage, []int64, bool) error {
-	return errNoHandOff
+func (NoHandOff) InsertAs(context.Context, bun.Tx, []NewMessage, handoff.IDs) (bool, error) {
+	return false, errNoHandOff
 }
 
 // MessageIDs implements [Dialect].
-func (NoHandOff) MessageIDs(context.Context, bun.IDB, int) ([]int64, error) { return nil, errNoHandOff }
+func (NoHandOff) MessageIDs(context.Context, bun.IDB, int) (handoff.IDs, error) {
+	return handoff.IDs{}, errNoHandOff
+}

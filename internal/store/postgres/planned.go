@@ -27,6 +27,8 @@ type fixed struct {
 	text string // with ? for each value
 	body string // with $1, $2 and so on
 	call string // runs it, with ? for each value
+
+	brief bool // planning it waits for no lock: a transaction of the application's would
 }
 
 func (p *database) fix(what, statement string) *fixed {
@@ -163,7 +165,11 @@ func (p *database) plan(ctx context.Context, conn bun.Conn, statements []*fixed)
 		if has[f.name] {
 			continue
 		}
-		_, err := conn.ExecContext(ctx, "PREPARE "+f.name+" AS "+f.body)
+		prepare := "PREPARE " + f.name + " AS " + f.body
+		if f.brief {
+			prepare = "SET LOCAL lock_timeout = '100ms'; " + prepare
+		}
+		_, err := conn.ExecContext(ctx, prepare)
 		switch {
 		case err == nil, dberr.IsPlanned(err):
 			p.plans.add(key, f.name)

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"strings"
 	"sync"
 	"time"
 
@@ -26,9 +25,8 @@ type database struct {
 
 	pickPrior *fixed // by priority
 
-	fenceOne, asBegunOne, removeOne *fixed // of consumers' transactions
-	insertOne, handOffOne, handOff  *fixed // of producers' transactions
-	insertHandOff                   *fixed
+	fenceOne, asBegunOne, removeOne    *fixed // of consumers' transactions
+	insertHandOff, handOffOne, handOff *fixed // of producers
 
 	// For messages with keys; some differ by the rules of their consumers.
 	settleLanes, settleLanesFree, recordLanes *fixed
@@ -51,8 +49,11 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 	)
 	p.pickPrior = p.fix("pick_prior", pickPriorSQL)
 	p.fenceOne, p.asBegunOne, p.removeOne = p.fix("fence", fenceOneSQL), p.fix("as_begun", asBegunOneSQL), p.fix("remove", removeOneSQL)
-	p.insertHandOff = p.fix("insert_hand_off", strings.Replace(insertHandOffSQL, "«rows»", insertAsRow, 1))
-	p.insertOne, p.handOffOne, p.handOff = p.fix("insert", insertOneSQL), p.fix("hand_off_one", handOffOneSQL), p.fix("hand_off", handOffSQL)
+	p.insertHandOff = p.fix("insert_hand_off", withRows(insertHandOffSQL, 1))
+	p.handOffOne, p.handOff = p.fix("hand_off_one", handOffOneSQL), p.fix("hand_off", handOffSQL)
+	for _, f := range p.producing() {
+		f.brief = true
+	}
 	p.recordLanes = p.fix("record_lanes", recordLanesSQL)
 	p.settleLanes, p.settleLanesFree = p.fix(
 		"settle_lanes", dialect.WithLanes(settleSQL),
