@@ -3,6 +3,7 @@ package bus
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"time"
 
@@ -16,8 +17,8 @@ import (
 // Package internal/access has these for the library's other packages.
 var _ = hooks.Provide(hooks.Functions{
 	"bus.CheckMessage": (*Message).check,
-	"bus.CheckPayload": func(c Consumer, codec Codec, payload []byte) error {
-		_, err := c.decode(codec, payload)
+	"bus.CheckStored": func(c Consumer, codec Codec, m *Message) error {
+		_, err := c.decode(codec, m)
 		return err
 	},
 	"bus.CheckTables": Tables.validate,
@@ -27,6 +28,9 @@ var _ = hooks.Provide(hooks.Functions{
 	},
 	"bus.ConsumeBatch": func(ctx context.Context, c Consumer, codec Codec, batch []*Message) []error {
 		return c.batch(ctx, codec, batch, c.ordered())
+	},
+	"bus.DecodeFailure": func(m *Message, goType reflect.Type, err error) error {
+		return stored{payloadType: m.PayloadType, created: m.CreatedAt}.failure(goType, err)
 	},
 	"bus.Deliver": func(ctx context.Context, chain Handler, m *Message, h Handler) error {
 		m.handle = h
@@ -40,8 +44,10 @@ var _ = hooks.Provide(hooks.Functions{
 	},
 	"bus.Encode":       (*Registry).encode,
 	"bus.Events":       func(r *Registry) EventTypes { return r.events },
+	"bus.GoType":       func(c Consumer) reflect.Type { return c.goType },
 	"bus.HandOffs":     func(r *Registry) *handoff.Hub { return r.handOffs },
 	"bus.Heartbeat":    func(r *Registry) (time.Duration, string) { return r.reports, r.version },
+	"bus.IsNewer":      isNewer,
 	"bus.NewestName":   (*ConsumerConfig).newestName,
 	"bus.PayloadTypes": (*Registry).payloadTypes,
 	"bus.Raw":          Consumer.raw,
@@ -49,10 +55,18 @@ var _ = hooks.Provide(hooks.Functions{
 	"bus.RunProduce": func(ctx context.Context, chain ProduceFunc, messages []*Message, write func(context.Context, []*Message) error) error {
 		return chain(ctx, &Batch{Messages: slices.Clone(messages), write: write})
 	},
+	"bus.Schema":   (*Registry).schema,
 	"bus.SetKey":   (*Registry).setKey,
 	"bus.SetValue": (*ConsumerConfig).setValue,
-	"bus.Value":    func(c *ConsumerConfig, key any) any { return c.values[key] },
-	"bus.Wakeups":  func(r *Registry) *wakeup.Hub { return r.wakeups },
+	"bus.Upcast": func(ctx context.Context, upcasters []Upcaster, schema int, text []byte) ([]byte, error) {
+		return schemas(upcasters).upcast(ctx, schema, text)
+	},
+	"bus.Upcasters": func(zero any) []Upcaster {
+		s, _ := schemasOf(zero) // NewRegistry reports the error
+		return s
+	},
+	"bus.Value":   func(c *ConsumerConfig, key any) any { return c.values[key] },
+	"bus.Wakeups": func(r *Registry) *wakeup.Hub { return r.wakeups },
 })
 
 // deliver is the end of a consume chain that was composed without a handler.

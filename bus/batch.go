@@ -33,7 +33,7 @@ func ConsumeBatch[T Payload](name string, fn func(context.Context, []T) error, o
 			var value T
 			if ordered && slices.Contains(stuck, m.OrderingKey) {
 				errs[i] = errBehind
-			} else if errs[i] = decodeInto(codec, c.payloadType, m.Payload, &value); errs[i] == nil {
+			} else if errs[i] = decodeInto(ctx, codec, c.of(m, m.Payload), &value); errs[i] == nil {
 				values, readable = append(values, value), append(readable, m)
 			} else if m.OrderingKey != "" {
 				stuck = append(stuck, m.OrderingKey)
@@ -70,7 +70,7 @@ func ConsumeRaw(name string, fn func(context.Context, []*Message) error, payload
 		ctx = context.WithValue(withBatch(ctx, batch), codecKey{}, codec)
 		return spread(fn(ctx, batch), len(batch), make([]error, len(batch)))
 	}
-	c.decode = func(Codec, []byte) (any, error) { return nil, nil }
+	c.decode = func(Codec, *Message) (any, error) { return nil, nil }
 	return c.batched(fn == nil, options)
 }
 

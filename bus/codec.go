@@ -86,14 +86,15 @@ func (JSON) Decode(text []byte, into any) error {
 }
 
 // DecodeError reports a stored payload that does not fit the consumer's type. The message is
-// poisoned at once, because a retry cannot help. Use errors.As.
+// poisoned at once, because a retry cannot help; if a newer release has written it, the message is
+// snoozed: see [Upcaster]. Use errors.As.
 //
 // Its text never quotes the payload, because errors are logged and payloads are not. errors.Unwrap
 // returns the codec's own error.
 type DecodeError struct {
 	PayloadType string // stored name of the payload
 	GoType      string // the consumer's type
-	Err         error  // the codec's own error, or a *[PanicError]
+	Err         error  // the error of the codec or of an upcaster, or a *[PanicError]
 }
 
 // Error implements error.
@@ -108,11 +109,17 @@ func (e *DecodeError) Unwrap() error { return e.Err }
 func withoutContent(err error) string {
 	var syntax *json.SyntaxError
 	var mismatch *json.UnmarshalTypeError
+	var upcast *upcastError
+	var newer *newerSchemaError
 	switch {
 	case err == nil:
 		return "no reason given"
 	case errors.Is(err, errNull):
 		return errNull.Error()
+	case errors.As(err, &upcast): // its text has no content
+		return upcast.Error()
+	case errors.As(err, &newer):
+		return newer.Error()
 	case errors.As(err, &syntax):
 		return fmt.Sprintf("malformed JSON at offset %d", syntax.Offset)
 	case errors.As(err, &mismatch):

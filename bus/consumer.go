@@ -20,11 +20,12 @@ type Consumer struct {
 	name        string
 	payloadType string
 	goType      reflect.Type // nil for ConsumeRaw
-	declared    bool         // another program runs it
+	schemas     schemas
+	declared    bool // another program runs it
 	config      ConsumerConfig
 	consume     func(ctx context.Context, codec Codec, payload []byte) error
 	batch       func(ctx context.Context, codec Codec, batch []*Message, ordered bool) []error // nil for single messages
-	decode      func(codec Codec, payload []byte) (value any, err error)                       // the value is nil for ConsumeRaw
+	decode      func(codec Codec, m *Message) (value any, err error)                           // the value is nil for ConsumeRaw
 	mistakes    []error
 }
 
@@ -37,7 +38,7 @@ func Consume[T Payload](name string, fn func(context.Context, T) error, options 
 	c.set(fn == nil, options)
 	c.consume = func(ctx context.Context, codec Codec, payload []byte) error {
 		var value T
-		if err := decodeInto(codec, c.payloadType, payload, &value); err != nil {
+		if err := decodeInto(ctx, codec, c.ofContext(ctx, payload), &value); err != nil {
 			return err
 		}
 		return fn(ctx, value)
@@ -52,9 +53,12 @@ func consumerOf[T Payload](name string) Consumer {
 	if c.payloadType, c.goType, err = payloadTypeOf[T](); err != nil {
 		c.mistake("%w", err)
 	}
-	c.decode = func(codec Codec, payload []byte) (any, error) {
+	if c.schemas, err = schemasOf(*new(T)); err != nil {
+		c.mistake("%w", err)
+	}
+	c.decode = func(codec Codec, m *Message) (any, error) {
 		var value T
-		err := decodeInto(codec, c.payloadType, payload, &value)
+		err := decodeInto(context.Background(), codec, c.of(m, m.Payload), &value)
 		return value, err
 	}
 	return c
@@ -82,18 +86,22 @@ func (c *Consumer) mistake(format string, args ...any) {
 	c.mistakes = append(c.mistakes, fmt.Errorf("bus: consumer %q: "+format, append([]any{c.name}, args...)...))
 }
 
-// decodeInto decodes a payload. It reports a panic of the codec or the payload's unmarshalling as
-// a decode error.
-func decodeInto[T any](codec Codec, payloadType string, payload []byte, value *T) (err error) {
+// decodeInto upcasts and decodes a payload. It reports a panic of the codec or the payload's
+// unmarshalling as a decode error.
+func decodeInto[T any](ctx context.Context, codec Codec, payload stored, value *T) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &PanicError{Value: p, Stack: debug.Stack()}
 		}
 		if err != nil {
-			err = Permanent(&DecodeError{PayloadType: payloadType, GoType: reflect.TypeFor[T]().String(), Err: err})
+			err = payload.failure(reflect.TypeFor[T](), err)
 		}
 	}()
-	return codec.Decode(payload, value)
+	text, err := payload.schemas.upcast(ctx, payload.schema, payload.text)
+	if err != nil {
+		return err
+	}
+	return codec.Decode(text, value)
 }
 
 // Name returns the stored name of the consumer.
@@ -314,7 +322,7 @@ func (c Consumer) key(codec Codec, m *Message) (string, error) {
 	case m.Value != nil:
 		return keyOf(m.Value), nil
 	}
-	value, err := c.decode(codec, m.Payload)
+	value, err := c.decode(codec, m)
 	return keyOf(value), err
 }
 

@@ -22,6 +22,9 @@ type Message struct {
 	PayloadType string
 	// Payload is the payload as the registry's Codec encoded it.
 	Payload []byte
+	// Schema is the version of the schema in which Payload is stored: see [Upcaster]. On the produce
+	// side 0 means the newest. It is 0 for a message that delivers an event, whose Event has it.
+	Schema int
 	// Value is the payload given to Produce. It is nil on the consume side.
 	Value any
 	// Headers travel with the message, such as trace context or tenant. The map may be nil.

@@ -13,6 +13,9 @@ import (
 // PayloadType returns the stable name under which the payload is stored. It is called on the zero
 // value, so it must return a constant. While this name stays the same, the Go type can be renamed
 // without losing stored messages.
+//
+// A payload may have two more methods: OrderingKey, see outbox.OrderingKey, and Upcasters, see
+// [Upcaster].
 type Payload interface {
 	PayloadType() string
 }

@@ -201,6 +201,18 @@ func (r *Registry) payloadTypes() []string {
 	return slices.Sorted(maps.Keys(r.byPayload))
 }
 
+// schema returns the schema in which a message's payload is written.
+func (r *Registry) schema(m *Message) int {
+	if m.Schema != 0 {
+		return m.Schema
+	}
+	if c, ok := r.typed(m.PayloadType); ok {
+		return c.schemas.newest()
+	}
+	s, _ := schemasOf(m.Value)
+	return s.newest()
+}
+
 // Tables returns where the library's tables are.
 func (r *Registry) Tables() Tables { return r.tables }
 

@@ -2,11 +2,13 @@ package bustest
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
@@ -58,7 +60,7 @@ func RequireScheduled[T bus.Payload](t testing.TB, from Scheduled, match func(T)
 	var others []string
 	for _, s := range schedules {
 		if s.PayloadType == name {
-			if value := decode[T](t, "RequireScheduled", codec, s.Payload); match == nil || match(value) {
+			if value := decode[T](t, "RequireScheduled", codec, s.Payload, 0); match == nil || match(value) {
 				return s
 			}
 		}
@@ -80,7 +82,7 @@ func RequirePoisoned[T bus.Payload](t testing.TB, from Poisoned, consumer string
 	var others []string
 	for _, m := range messages {
 		if m.PayloadType == name && m.Consumer == consumer {
-			if value := decode[T](t, "RequirePoisoned", codec, m.Payload); match == nil || match(value) {
+			if value := decode[T](t, "RequirePoisoned", codec, m.Payload, store.TakeSchema(maps.Clone(m.Headers))); match == nil || match(value) {
 				return m
 			}
 		}
@@ -106,7 +108,7 @@ func producedOf[T bus.Payload](t testing.TB, operation string, from Produced) (a
 		}
 		found := *m
 		if _, ok := found.Value.(T); !ok {
-			found.Value = decode[T](t, operation, codec, found.Payload)
+			found.Value = decode[T](t, operation, codec, found.Payload, found.Schema)
 		}
 		all = append(all, &found)
 	}
@@ -122,9 +124,14 @@ func storedName[T bus.Payload](t testing.TB, operation string) string {
 	return (*new(T)).PayloadType()
 }
 
-func decode[T bus.Payload](t testing.TB, operation string, codec bus.Codec, text []byte) (value T) {
+// decode upcasts and decodes a payload. Schema 0 is the newest.
+func decode[T bus.Payload](t testing.TB, operation string, codec bus.Codec, text []byte, schema int) (value T) {
 	t.Helper()
-	if err := codec.Decode(text, &value); err != nil {
+	newest, err := access.Upcast(t.Context(), access.Upcasters(value), schema, text)
+	if err == nil {
+		err = codec.Decode(newest, &value)
+	}
+	if err != nil {
 		t.Fatalf("bustest: %s[%T]: decode %s: %v", operation, value, text, err)
 	}
 	return value

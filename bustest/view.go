@@ -69,8 +69,9 @@ func (v View) readProduced(db bun.IDB) ([]*bus.Message, error) {
 		return nil, fmt.Errorf("read messages: %w", err)
 	}
 	for _, row := range rows {
+		headers := store.Headers(row.Headers)
 		found[row.MessageID] = &bus.Message{
-			ID: row.MessageID, PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers),
+			ID: row.MessageID, PayloadType: row.PayloadType, Payload: row.Payload, Schema: store.TakeSchema(headers), Headers: headers,
 			InsertID: row.InsertID, CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time,
 		}
 	}
@@ -81,7 +82,7 @@ func (v View) readProduced(db bun.IDB) ([]*bus.Message, error) {
 	for _, p := range poisoned {
 		if found[p.MessageID] == nil {
 			found[p.MessageID] = &bus.Message{ID: p.MessageID, PayloadType: p.PayloadType, Payload: p.Payload, InsertID: p.InsertID,
-				Headers: p.Headers, CreatedAt: p.CreatedAt}
+				Schema: store.TakeSchema(p.Headers), Headers: p.Headers, CreatedAt: p.CreatedAt}
 		}
 	}
 	for id, m := range v.delivered {

@@ -23,6 +23,7 @@ type consumerPage struct {
 	Takers   []taker
 	Failures []failure // without poisoned messages
 	Blocked  []operator.BlockedKey
+	Schemas  []operator.PayloadSchema
 }
 
 const (
@@ -58,6 +59,9 @@ func (p *consumerPage) load(r *request) error {
 		return err
 	}
 	if err := p.loadOldest(r); err != nil {
+		return err
+	}
+	if p.Schemas, err = r.session.Consumers().Schemas(r.Context(), p.Name); err != nil {
 		return err
 	}
 	return p.loadBlocked(r)

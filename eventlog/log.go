@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/uptrace/bun"
 
@@ -183,7 +184,26 @@ func (l *Log) Replay(ctx context.Context, db *bun.DB, replay Replay) (total int,
 // Package internal/logaccess has these for the library's other packages.
 var _ = hooks.Provide(hooks.Functions{
 	"eventlog.Decode": decode,
+	"eventlog.EachType": func(types bus.EventTypes, yield func(name string, aliases []string, goType reflect.Type, schema int)) {
+		t, ok := types.(*Types)
+		if !ok || t == nil {
+			return
+		}
+		for _, name := range t.names {
+			if known := t.byName[name]; known.goType != reflect.TypeFor[Tombstoned]() {
+				yield(name, known.aliases, known.goType, known.schema)
+			}
+		}
+	},
 	"eventlog.Import": importMessages,
+	"eventlog.NewestSchema": func(types bus.EventTypes, name string) int {
+		if t, ok := types.(*Types); ok {
+			if known, ok := t.find(name); ok {
+				return known.schema
+			}
+		}
+		return 0
+	},
 	"eventlog.Registry": func(l *Log) *bus.Registry {
 		if l == nil {
 			return nil

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -44,8 +45,9 @@ type Type struct {
 // TypeOption configures a [Type].
 type TypeOption func(*Type)
 
-// Event makes E an event type, under the name that its PayloadType returns. [NewTypes] reports
-// configuration errors.
+// Event makes E an event type, under the name that its PayloadType returns. If E has a method
+// Upcasters, they are its upcasters, and it needs no [Schema] and [Upcaster]: see bus.Upcaster.
+// [NewTypes] reports configuration errors.
 func Event[E bus.Payload](options ...TypeOption) Type {
 	// A consumer makes the rules for payloads and decode errors the same for events and messages.
 	decoder := bus.Consume("event", func(ctx context.Context, event E) error {
@@ -55,6 +57,9 @@ func Event[E bus.Payload](options ...TypeOption) Type {
 	t := Type{name: decoder.PayloadType(), goType: reflect.TypeFor[E](), schema: 1, upcasts: map[int]upcast{}}
 	if _, err := bus.NewRegistry(decoder); err != nil {
 		t.mistakes = append(t.mistakes, fmt.Errorf("eventlog: event %s: %w", t.goType, err))
+	}
+	for i, upcaster := range access.Upcasters(*new(E)) {
+		t.schema, t.upcasts[i+1] = i+2, upcast(upcaster)
 	}
 	for i, option := range options {
 		if option == nil {

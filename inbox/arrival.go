@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -45,18 +47,34 @@ type reader struct {
 	abandoned *atomic.Int32 // calls of MapRecord's function that still run
 }
 
-// read makes a message of a record. It returns an error only if MapRecord's function does not
-// return; then nothing is known of the record.
+// read makes a message of a record. It returns an error if MapRecord's function does not return;
+// then nothing is known of the record. For a record that only a newer process can accept the error
+// is a newerError.
 func (r *reader) read(ctx context.Context, record broker.Record) (arrival, error) {
 	mapped, e, err := r.mapped(ctx, record)
 	if errors.Is(err, isolate.ErrTimeout) {
 		return arrival{}, err
 	}
-	return r.understand(record, mapped, e, err), nil
+	a := r.understand(ctx, record, mapped, e, err)
+	if r.newer(a.message) {
+		return arrival{}, &newerError{e.Attributes["type"], a.message.Schema}
+	}
+	return a, nil
+}
+
+// newer reports whether a payload has a schema that this process does not know, and would have to be
+// decoded: to be appended to the log, or for its key. Otherwise its message waits for a newer
+// process.
+func (r *reader) newer(m *bus.Message) bool {
+	if m == nil || m.Schema <= r.newest(m.PayloadType) {
+		return false
+	}
+	keyed := *m
+	return r.receiver.appends || access.IsNewer(access.SetKey(r.registry, &keyed))
 }
 
 // understand makes a message of a record, given the result of mapped.
-func (r *reader) understand(record, mapped broker.Record, e cloudevents.Event, err error) arrival {
+func (r *reader) understand(ctx context.Context, record, mapped broker.Record, e cloudevents.Event, err error) arrival {
 	a := arrival{record: record}
 	if err != nil {
 		// A shared topic may carry invalid events of other programs, which are ignored.
@@ -81,8 +99,9 @@ func (r *reader) understand(record, mapped broker.Record, e cloudevents.Event, e
 	switch {
 	case err != nil:
 	case r.receiver.appends:
-		err = r.event(m)
+		err = r.event(ctx, m)
 	default:
+		m.Schema = max(m.Schema, 1)
 		err = unknownConsumer(r.registry, m)
 	}
 	if err != nil {
@@ -216,6 +235,11 @@ func message(payloadType string, e cloudevents.Event, record broker.Record) (*bu
 	if m.Recipients, err = cloudevents.SplitNames(e.Attributes[cloudevents.ConsumersAttribute]); err != nil {
 		return nil, err
 	}
+	if text, ok := e.Attributes[cloudevents.SchemaAttribute]; ok {
+		if m.Schema, err = strconv.Atoi(text); err != nil || m.Schema < 1 {
+			return nil, fmt.Errorf("attribute %s %q: 1 or more is allowed", cloudevents.SchemaAttribute, cloudevents.Short(text))
+		}
+	}
 	if m.Headers["traceparent"] == "" && e.Attributes["traceparent"] != "" {
 		if m.Headers == nil {
 			m.Headers = make(map[string]string, 2)
@@ -250,10 +274,30 @@ func unknownConsumer(registry *bus.Registry, m *bus.Message) error {
 	return nil
 }
 
+// newest returns the newest known schema of a payload type.
+func (r *reader) newest(payloadType string) int {
+	if r.receiver.appends {
+		return logaccess.NewestSchema(access.Events(r.registry), payloadType)
+	}
+	return len(r.receiver.upcasters[payloadType]) + 1
+}
+
 // event turns a message into an event.
-func (r *reader) event(m *bus.Message) error {
+func (r *reader) event(ctx context.Context, m *bus.Message) error {
 	if m.OrderingKey == "" {
 		return errors.New("it has no key, which would be its stream")
+	}
+	if m.Schema == 0 && len(r.receiver.upcasters[m.PayloadType]) > 0 {
+		m.Schema = 1
+	}
+	if newest := r.newest(m.PayloadType); m.Schema > 0 && m.Schema < newest {
+		text, err := isolate.Ask(ctx, "Upcaster", r.abandoned, mapTimeout, func(ctx context.Context) ([]byte, error) {
+			return access.Events(r.registry).Upcast(ctx, m.PayloadType, m.Schema, m.Payload)
+		})
+		if err != nil {
+			return err
+		}
+		m.Payload, m.Schema = text, newest
 	}
 	m.Event = &bus.Event{Stream: r.receiver.category + "-" + m.OrderingKey}
 	m.OrderingKey, m.Recipients = "", nil

@@ -1,11 +1,13 @@
 package inbox
 
 import (
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
@@ -32,6 +34,7 @@ func Accept[T bus.Payload](names ...string) Option {
 			r.types[name] = payloadType
 		}
 		r.payloadTypes = append(r.payloadTypes, payloadType)
+		r.upcasters[payloadType], r.goTypes[payloadType] = access.Upcasters(*new(T)), reflect.TypeFor[T]()
 	}
 }
 

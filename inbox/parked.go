@@ -69,6 +69,9 @@ func (a *acceptor) retry(ctx context.Context, m *bus.Message) error {
 	}
 	wrap := func(err error) error { return fmt.Errorf("inbox: receiver %q: %w", a.receiver.name, err) }
 	one, err := a.reader.read(ctx, record)
+	if _, newer := errors.AsType[*newerError](err); newer {
+		return bus.Snooze(retryDelay)
+	}
 	switch {
 	case err != nil:
 		return wrap(err)

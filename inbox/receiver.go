@@ -3,6 +3,8 @@ package inbox
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/contract"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -46,7 +49,8 @@ type Receiver struct{ receiver *receiver }
 // record the broker still has. sub is used by one goroutine at a time. [NewRunner] reports
 // configuration errors.
 func NewReceiver(name string, sub broker.Subscriber, options ...Option) Receiver {
-	r := &receiver{name: name, sub: sub, window: defaultWindow, maxBacklog: defaultMaxBacklog, types: make(map[string]string)}
+	r := &receiver{name: name, sub: sub, window: defaultWindow, maxBacklog: defaultMaxBacklog, types: make(map[string]string),
+		upcasters: make(map[string][]bus.Upcaster), goTypes: make(map[string]reflect.Type)}
 	if name == "" {
 		r.mistake("the name is empty: 1 to 247 bytes of text are allowed")
 	}
@@ -76,8 +80,19 @@ func NewReceiver(name string, sub broker.Subscriber, options ...Option) Receiver
 			}
 		})
 	}
-	r.consumer = bus.ConsumeRaw(r.consumerName(), r.retry, []string{parkedType})
+	r.consumer = bus.ConsumeRaw(r.consumerName(), r.retry, []string{parkedType}, contract.SetRelay(r.contract()))
 	return Receiver{r}
+}
+
+// contract describes what is accepted.
+func (r *receiver) contract() contract.Relay {
+	c := contract.Relay{Receives: true}
+	for _, name := range slices.Sorted(maps.Keys(r.types)) {
+		if payloadType := r.types[name]; r.goTypes[payloadType] != nil {
+			c.Routes = append(c.Routes, contract.NewRoute(contract.Route{Payload: payloadType, Type: name}, r.goTypes[payloadType], nil))
+		}
+	}
+	return c
 }
 
 // receiver is a Receiver's configuration. Only its worker changes.
@@ -86,6 +101,8 @@ type receiver struct {
 	sub          broker.Subscriber
 	types        map[string]string // payload types by event type
 	payloadTypes []string
+	upcasters    map[string][]bus.Upcaster // by payload type
+	goTypes      map[string]reflect.Type   // alike
 	window       time.Duration
 	maxBacklog   int
 	mapping      func(broker.Record) (broker.Record, error)

@@ -14,10 +14,17 @@ import (
 // may restart in between.
 const acceptedFor = 3 * time.Minute
 
-// newerError reports a record that another instance accepts and this one does not.
-type newerError struct{ eventType string }
+// newerError reports a record that another instance accepts and this one does not, or a schema that
+// this one does not know.
+type newerError struct {
+	eventType string
+	schema    int // 0: the type is unknown
+}
 
 func (e *newerError) Error() string {
+	if e.schema > 0 {
+		return fmt.Sprintf("schema %d of type %q is not known: a newer release has written it", e.schema, cloudevents.Short(e.eventType))
+	}
 	return fmt.Sprintf("another instance of the receiver accepts type %q, which this one lacks", cloudevents.Short(e.eventType))
 }
 
@@ -56,7 +63,7 @@ func (t *typeTable) mayIgnore(ctx context.Context, unknown ...string) error {
 	}
 	for _, eventType := range kept {
 		if slices.Contains(unknown, eventType) {
-			return &newerError{eventType}
+			return &newerError{eventType: eventType}
 		}
 	}
 	return nil

@@ -346,13 +346,14 @@ func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
 		if len(consumers) == 0 && m.Event == nil {
 			return nil, fmt.Errorf("payload %q: %w", m.PayloadType, bus.ErrNoConsumer)
 		}
-		headers, err := store.EncodeHeaders(
-			m.Headers,
-			store.Extras{
-				Event: m.Event, EventSize: len(m.Payload), Replay: m.Replay, UniqueFor: m.UniqueFor, Consumers: names,
-				Key: forwardedKey(m, consumers),
-			},
-		)
+		extra := store.Extras{
+			Event: m.Event, EventSize: len(m.Payload), Replay: m.Replay, UniqueFor: m.UniqueFor, Consumers: names,
+			Key: forwardedKey(m, consumers),
+		}
+		if m.Event == nil {
+			extra.Schema = access.Schema(p.registry, m)
+		}
+		headers, err := store.EncodeHeaders(m.Headers, extra)
 		if err != nil {
 			return nil, err
 		}

@@ -32,7 +32,9 @@ func (s *Store) EditAndRequeue(ctx context.Context, db bus.Handle, id int64, pay
 	if err != nil {
 		return dberr.Wrap(err, "poison: edit and requeue %d", id)
 	}
-	return s.edit(ctx, db, id, text, func(c bus.Consumer) error {
+	m := bus.Message{PayloadType: payloadType, Payload: text, Value: payload}
+	m.Schema = access.Schema(s.registry, &m)
+	return s.edit(ctx, db, id, m, func(c bus.Consumer) error {
 		if !slices.Contains(access.PayloadTypes(c), payloadType) {
 			return fmt.Errorf("%w: consumer %q takes %q, not %q", ErrPayload, c.Name(), access.PayloadTypes(c), payloadType)
 		}
@@ -40,14 +42,18 @@ func (s *Store) EditAndRequeue(ctx context.Context, db bus.Handle, id int64, pay
 	})
 }
 
-func (s *Store) edit(ctx context.Context, h bus.Handle, id int64, text []byte, fits func(bus.Consumer) error) error {
+// edit requeues a message with the payload of another one. A schema of 0 is that of the stored
+// payload.
+func (s *Store) edit(ctx context.Context, h bus.Handle, id int64, edited bus.Message, fits func(bus.Consumer) error) error {
 	err := s.stores.Through(ctx, h, errUnmade, func(st *store.Store, db bun.IDB) error {
-		return s.editIn(ctx, st, db, id, text, fits)
+		return s.editIn(ctx, st, db, id, edited, fits)
 	})
 	return dberr.Wrap(err, "poison: edit and requeue %d", id)
 }
 
-func (s *Store) editIn(ctx context.Context, st *store.Store, db bun.IDB, id int64, text []byte, fits func(bus.Consumer) error) error {
+func (s *Store) editIn(
+	ctx context.Context, st *store.Store, db bun.IDB, id int64, edited bus.Message, fits func(bus.Consumer) error,
+) error {
 	var payloadType string
 	err := txn.InTx(ctx, db, func(tx bun.Tx) error {
 		rows, err := st.Poison.Lock(ctx, tx, store.PoisonFilter{IDs: []int64{id}}, 1)
@@ -64,11 +70,14 @@ func (s *Store) editIn(ctx context.Context, st *store.Store, db bun.IDB, id int6
 		if payloadType = c.PayloadType(); access.Raw(c) {
 			payloadType = rows[0].PayloadType
 		}
-		m := bus.Message{PayloadType: payloadType, Payload: text}
+		m := bus.Message{PayloadType: payloadType, Payload: edited.Payload, Schema: edited.Schema}
 		if err := errors.Join(fits(c), access.CheckMessage(&m, limits.Payload)); err != nil {
 			return err
 		}
-		if err := access.CheckPayload(c, s.registry.Codec(), text); err != nil {
+		if err := s.reschema(ctx, st, tx, id, &m); err != nil {
+			return err
+		}
+		if err := access.CheckStored(c, s.registry.Codec(), &m); err != nil {
 			return fmt.Errorf("%w: %w", ErrPayload, err)
 		}
 		if err := s.rekey(ctx, st, tx, id, &m); err != nil {
@@ -78,7 +87,7 @@ func (s *Store) editIn(ctx context.Context, st *store.Store, db bun.IDB, id int6
 		if err != nil {
 			return err
 		}
-		how.Payload, how.PayloadType = text, payloadType
+		how.Payload, how.PayloadType = m.Payload, payloadType
 		requeued, err := st.Poison.Requeue(ctx, tx, rows, how)
 		if err == nil && len(requeued) == 0 {
 			return ErrConflict
@@ -91,6 +100,27 @@ func (s *Store) editIn(ctx context.Context, st *store.Store, db bun.IDB, id int6
 	return err
 }
 
+// reschema stores the schema of an edited payload with a locked message, or reads the stored one.
+func (s *Store) reschema(ctx context.Context, st *store.Store, tx bun.Tx, id int64, edited *bus.Message) error {
+	rows, err := st.Poison.List(ctx, tx, store.PoisonFilter{IDs: []int64{id}}, 1)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	headers := store.Headers(rows[0].Headers)
+	before := store.TakeSchema(headers)
+	if edited.Schema == 0 {
+		edited.Schema = before
+	}
+	if edited.Schema == before {
+		return nil
+	}
+	text, err := store.EncodeHeaders(headers, store.Extras{Schema: edited.Schema})
+	if err != nil {
+		return err
+	}
+	return st.Poison.SetHeaders(ctx, tx, id, text)
+}
+
 // rekey gives a locked message the key of its edited payload. It keeps a key that the producer chose,
 // which is not the one of the stored payload.
 func (s *Store) rekey(ctx context.Context, st *store.Store, tx bun.Tx, id int64, edited *bus.Message) error {
@@ -99,6 +129,7 @@ func (s *Store) rekey(ctx context.Context, st *store.Store, tx bun.Tx, id int64,
 		return err
 	}
 	stored := bus.Message{PayloadType: rows[0].PayloadType, Payload: rows[0].Payload}
+	stored.Schema = store.TakeSchema(store.Headers(rows[0].Headers))
 	if access.SetKey(s.registry, &stored) != nil || stored.OrderingKey != rows[0].OrderKey {
 		return nil //nolint:nilerr // a payload without a key of its own
 	}

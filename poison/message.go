@@ -60,7 +60,7 @@ func (m Message) MarshalJSON() ([]byte, error) {
 // Package internal/poisoned calls these.
 var _ = hooks.Provide(hooks.Functions{
 	"poison.Edit": func(ctx context.Context, s *Store, h bus.Handle, id int64, text []byte) error {
-		return s.edit(ctx, h, id, text, func(bus.Consumer) error { return nil })
+		return s.edit(ctx, h, id, bus.Message{Payload: text}, func(bus.Consumer) error { return nil })
 	},
 	"poison.Message": shown,
 	"poison.Preview": (*Store).preview,

@@ -64,7 +64,7 @@ func (p *publishing) publishNext(
 			rest = append(rest, i)
 			continue
 		}
-		record, err := p.record(codec, m)
+		record, err := p.record(ctx, codec, m)
 		if err != nil {
 			fail(i, err)
 			continue

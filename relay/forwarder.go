@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/contract"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -92,7 +93,7 @@ func NewForwarder(name string, pub broker.Publisher, config Config, options ...b
 		bus.BatchSize(publishBatch), bus.Concurrency(publishAtOnce), bus.Timeout(p.config.PublishTimeout + publishGrace),
 		bus.Forwards(),
 	}
-	all = append(append(all, options...), outbox.WithCircuit(p.config.Circuit), p.refuse)
+	all = append(append(all, options...), outbox.WithCircuit(p.config.Circuit), p.refuse, contract.SetRelay(p.contract()))
 	return bus.ConsumeRaw(name, p.consume, p.payloadTypes, all...)
 }
 

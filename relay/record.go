@@ -1,9 +1,11 @@
 package relay
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
@@ -13,7 +15,7 @@ import (
 )
 
 // record makes a record from a message.
-func (p *publishing) record(codec bus.Codec, m *bus.Message) (broker.Record, error) {
+func (p *publishing) record(ctx context.Context, codec bus.Codec, m *bus.Message) (broker.Record, error) {
 	r := p.routes[m.PayloadType]
 	if r == nil && m.Config != nil {
 		r = p.routes[access.NewestName(m.Config, m.PayloadType)]
@@ -23,7 +25,7 @@ func (p *publishing) record(codec bus.Codec, m *bus.Message) (broker.Record, err
 			"relay: no route for payload type %q: name it with relay.PayloadAliases, if it is a former name", m.PayloadType,
 		)
 	}
-	to, err := r.resolve(codec, m)
+	to, err := r.resolve(ctx, codec, m)
 	if err != nil {
 		return broker.Record{}, err
 	}
@@ -43,6 +45,9 @@ func (p *publishing) record(codec bus.Codec, m *bus.Message) (broker.Record, err
 		}
 	}
 	e.Set("dataschema", r.schema)
+	if to.schema > 1 {
+		e.Set(cloudevents.SchemaAttribute, strconv.Itoa(to.schema))
+	}
 	e.Set("traceparent", cloudevents.Printable(m.Headers["traceparent"]))
 	e.Set("tracestate", cloudevents.Printable(m.Headers["tracestate"]))
 	record := broker.Record{ContentType: e.ContentType, Attributes: e.Attributes, Body: e.Data}

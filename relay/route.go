@@ -1,14 +1,18 @@
 package relay
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"reflect"
 	"runtime/debug"
+	"slices"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/contract"
 )
 
 // Route defines how payloads of one type are published. [To] makes one.
@@ -21,6 +25,8 @@ func To[T bus.Payload](destination string, options ...RouteOption) Route {
 	r := &route{destination: destination}
 	r.name, r.goType = payloadName[T]()
 	r.names, r.public = []string{r.name}, r.name
+	r.upcasters = access.Upcasters(*new(T))
+	r.version = len(r.upcasters) + 1
 	r.decode = func(codec bus.Codec, payload []byte) (any, error) {
 		var value T
 		err := codec.Decode(payload, &value)
@@ -67,6 +73,7 @@ func MapPayload[T, Public bus.Payload](fn func(payload T) (Public, error)) Route
 			)
 			return
 		}
+		r.publicType, r.version = reflect.TypeFor[Public](), len(access.Upcasters(*new(Public)))+1
 		r.public, r.as = public, func(value any) (any, error) { return fn(value.(T)) }
 	}
 }
@@ -98,6 +105,9 @@ type route struct {
 	names         []string // with former names
 	public        string   // published name
 	goType        reflect.Type
+	upcasters     []bus.Upcaster
+	publicType    reflect.Type // of MapPayload; nil without
+	version       int          // of the published type's schema
 	keyed         bool
 	destination   string
 	schema        string // a URI
@@ -140,15 +150,25 @@ func (p *publishing) needDestinations() {
 type resolved struct {
 	destination, key string
 	payload          []byte
+	schema           int
 }
 
-// resolve decodes the payload only if the result depends on it.
-func (r *route) resolve(codec bus.Codec, m *bus.Message) (to resolved, err error) {
-	to = resolved{destination: r.destination, key: m.OrderingKey, payload: m.Payload}
+// resolve upcasts the payload to the newest schema, and decodes it only if the result depends on it.
+// A payload that a newer release has written is published as it is, unless it has to be decoded.
+func (r *route) resolve(ctx context.Context, codec bus.Codec, m *bus.Message) (to resolved, err error) {
+	to = resolved{destination: r.destination, key: m.OrderingKey, payload: m.Payload, schema: r.version}
 	if m.Event != nil {
 		to.key = m.Event.Stream
 	}
-	if r.destinationOf == nil && r.as == nil && (to.key != "" || !r.keyed) {
+	decodes := r.destinationOf != nil || r.as != nil || to.key == "" && r.keyed
+	if to.payload, err = access.Upcast(ctx, r.upcasters, m.Schema, m.Payload); access.IsNewer(err) && !decodes {
+		to.payload, to.schema = m.Payload, m.Schema
+		return to, nil
+	}
+	if err != nil {
+		return to, access.DecodeFailure(m, r.goType, err)
+	}
+	if !decodes {
 		return to, nil
 	}
 	defer func() { // of the application's functions and codec
@@ -156,7 +176,7 @@ func (r *route) resolve(codec bus.Codec, m *bus.Message) (to resolved, err error
 			err = fmt.Errorf("relay: route %q: %w", m.PayloadType, &bus.PanicError{Value: value, Stack: debug.Stack()})
 		}
 	}()
-	value, err := r.decode(codec, m.Payload)
+	value, err := r.decode(codec, to.payload)
 	if err != nil {
 		return to, bus.Permanent(&bus.DecodeError{PayloadType: m.PayloadType, GoType: r.goType.String(), Err: err})
 	}
@@ -181,4 +201,15 @@ func (r *route) resolve(codec bus.Codec, m *bus.Message) (to resolved, err error
 		}
 	}
 	return to, nil
+}
+
+// contract describes what is published.
+func (p *publishing) contract() contract.Relay {
+	c := contract.Relay{Source: p.config.Source, Content: p.config.ContentType}
+	for _, r := range p.inOrder {
+		described := contract.Route{Payload: r.name, Type: r.public, Destination: r.destination}
+		former := slices.DeleteFunc(slices.Clone(r.names), func(name string) bool { return name == r.name })
+		c.Routes = append(c.Routes, contract.NewRoute(described, r.goType, r.publicType, former...))
+	}
+	return c
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/contract"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
@@ -139,8 +140,18 @@ func (r *Runner) own() error {
 func (r *Runner) Run(ctx context.Context) error {
 	return r.run.Do(ctx, lifecycle.Config{Package: "relay", Check: r.ready, StartTimeout: r.startTimeout, Heartbeat: heartbeat.Config{
 		Store: r.store, DB: r.db, Registry: r.registry, ID: r.owner, Kind: "relays", Logger: r.logger, Doing: r.reported,
-		Takes: heartbeat.Manifest{Relays: store.Each(r.forwarders, func(l *logForwarder) string { return l.name })},
+		Takes:  heartbeat.Manifest{Relays: store.Each(r.forwarders, func(l *logForwarder) string { return l.name })},
+		Relays: r.contracts(),
 	}}, func(ctx context.Context) { newDispatcher(ctx, r).run() })
+}
+
+// contracts describes what is published.
+func (r *Runner) contracts() map[string]contract.Relay {
+	all := make(map[string]contract.Relay)
+	for _, l := range r.forwarders {
+		all[l.name] = l.contract()
+	}
+	return all
 }
 
 // Check checks the database and the brokers as [Runner.Run] does before it starts, and returns the

@@ -97,7 +97,7 @@ func (l *logForwarder) outgoing(ctx context.Context, codec bus.Codec, row store.
 		CreatedAt: row.RecordedAt.Time,
 		Event:     &bus.Event{Sequence: row.Sequence, Stream: row.Stream, Version: row.Version, Position: row.Position, Schema: row.Schema},
 	}
-	record, err = l.record(codec, m)
+	record, err = l.record(ctx, codec, m)
 	if m.PayloadType == tombstone && !l.config.Structured {
 		record.Body = nil
 	}

@@ -155,10 +155,10 @@ func (p *Processor) advance(ctx context.Context, tx bun.Tx, rows []store.Schedul
 			}
 			continue
 		}
-		headers, skipOverlap := headersOf(row)
+		headers, schema, skipOverlap := headersOf(row)
 		for _, at := range fires {
 			notes = append(notes, p.note(row, at, nil))
-			m := &bus.Message{PayloadType: row.PayloadType, Payload: row.Payload, Headers: withFiredFor(headers, at),
+			m := &bus.Message{PayloadType: row.PayloadType, Payload: row.Payload, Schema: schema, Headers: withFiredFor(headers, at),
 				AvailableAt: at, CreatedAt: row.Now.Time} // times for the telemetry
 			if skipOverlap {
 				m.InsertID = fmt.Sprintf("asyncmonolith-schedule-%d", row.ID)
@@ -217,11 +217,14 @@ func following(row store.Schedule) (next time.Time, missed bool, err error) {
 	return next, true, err
 }
 
-// decodable checks the payload against every consumer that would get it.
+// decodable checks the payload against every consumer that would get it. A payload that a newer
+// release has written is for the consumers of newer processes.
 func (p *Processor) decodable(ctx context.Context, row store.Schedule) error {
 	_, err := isolate.Until(ctx, "schedule: decode", &p.abandoned, func(context.Context) (struct{}, error) {
+		_, schema, _ := headersOf(row)
+		m := &bus.Message{PayloadType: row.PayloadType, Payload: row.Payload, Schema: schema}
 		for _, c := range p.registry.ConsumersOf(row.PayloadType) {
-			if err := access.CheckPayload(c, p.registry.Codec(), row.Payload); err != nil {
+			if err := access.CheckStored(c, p.registry.Codec(), m); err != nil && !access.IsNewer(err) {
 				return struct{}{}, err
 			}
 		}

@@ -134,7 +134,7 @@ func retried(at, retry store.Moment) time.Time {
 }
 
 func newSchedule(row store.Schedule) Schedule {
-	headers, skipOverlap := headersOf(row)
+	headers, _, skipOverlap := headersOf(row)
 	return Schedule{
 		ID:          row.ID,
 		Name:        row.Name,

@@ -97,12 +97,19 @@ func (s *Scheduler) UpdateSchedule(ctx context.Context, db bus.Handle, id int64,
 //
 // It returns [ErrNotFound], and the errors of [Scheduler.Upsert] for a payload.
 func (s *Scheduler) UpdatePayload(ctx context.Context, db bus.Handle, id int64, payload bus.Payload) error {
-	payloadType, text, err := s.encode(payload, nil)
+	payloadType, text, schema, err := s.encode(payload, nil)
 	if err != nil {
 		return fmt.Errorf("schedule: update payload of %d: %w", id, err)
 	}
-	return s.change(ctx, db, "update payload of", id, func(store.Schedule, time.Time) (store.ScheduleChange, error) {
-		return store.ScheduleChange{Payload: text, PayloadType: payloadType, Error: new("")}, nil
+	return s.change(ctx, db, "update payload of", id, func(row store.Schedule, _ time.Time) (store.ScheduleChange, error) {
+		change := store.ScheduleChange{Payload: text, PayloadType: payloadType, Error: new("")}
+		headers := store.Headers(row.Headers)
+		if store.TakeSchema(headers) == schema {
+			return change, nil
+		}
+		stored, err := store.EncodeHeaders(headers, store.Extras{Schema: schema})
+		change.Headers = &stored
+		return change, err
 	})
 }
 

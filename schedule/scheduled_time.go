@@ -48,11 +48,12 @@ func with(headers map[string]string, key, value string) map[string]string {
 // header.
 const skipOverlapHeader = "asyncmonolith-skip-overlap"
 
-// headersOf returns the headers of a schedule's messages, and whether it has [SkipOverlap].
-func headersOf(row store.Schedule) (headers map[string]string, skipOverlap bool) {
+// headersOf returns the headers of a schedule's messages, the schema of its payload, and whether it
+// has [SkipOverlap].
+func headersOf(row store.Schedule) (headers map[string]string, schema int, skipOverlap bool) {
 	headers = store.Headers(row.Headers)
 	if _, skipOverlap = headers[skipOverlapHeader]; skipOverlap {
 		delete(headers, skipOverlapHeader)
 	}
-	return headers, skipOverlap
+	return headers, store.TakeSchema(headers), skipOverlap
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"time"
 
@@ -249,7 +250,10 @@ func (s *Scheduler) row(ctx context.Context, payload bus.Payload, expression, zo
 	if e.SkipOverlap {
 		e.Headers = with(e.Headers, skipOverlapHeader, "1")
 	}
-	payloadType, text, err := s.encode(payload, e.Headers)
+	payloadType, text, schema, err := s.encode(payload, e.Headers)
+	if schema > 1 {
+		e.Headers = with(e.Headers, store.SchemaHeader, strconv.Itoa(schema))
+	}
 	err = errors.Join(mistakes, err, limits.CheckKey("name", e.Name), limits.CheckKey("tag", e.Tag), checkExpression(expression, zone))
 	if err != nil {
 		return row, err
@@ -264,17 +268,18 @@ func (s *Scheduler) row(ctx context.Context, payload bus.Payload, expression, zo
 }
 
 // encode encodes a payload and checks that it may be stored.
-func (s *Scheduler) encode(payload bus.Payload, headers map[string]string) (payloadType string, text []byte, err error) {
+func (s *Scheduler) encode(payload bus.Payload, headers map[string]string) (payloadType string, text []byte, schema int, err error) {
 	if s.registry == nil {
-		return "", nil, errUnmade
+		return "", nil, 0, errUnmade
 	}
 	if payloadType, text, err = access.Encode(s.registry, payload); err == nil {
 		m := bus.Message{PayloadType: payloadType, Payload: text, Value: payload, Headers: headers}
+		schema = access.Schema(s.registry, &m)
 		if err = access.CheckMessage(&m, s.config.MaxPayload); err == nil {
 			err = access.SetKey(s.registry, &m)
 		}
 	}
-	return payloadType, text, err
+	return payloadType, text, schema, err
 }
 
 // apply applies the options on top of the configured headers.

@@ -12,7 +12,8 @@ func addCommands(root *cobra.Command, a *app) {
 	}{
 		{"Inspect:", []*cobra.Command{
 			(&statusCommand{app: a}).command(), (&topCommand{app: a}).command(), (&doctorCommand{app: a}).command(),
-			(&explainCommand{app: a}).command(), (&processesCommand{app: a}).command(), (&serveCommand{app: a}).command(),
+			(&explainCommand{app: a}).command(), (&processesCommand{app: a}).command(), (&asyncAPICommand{app: a}).command(),
+			(&serveCommand{app: a}).command(),
 		}},
 		{"Manage:", []*cobra.Command{
 			consumersGroup(a), messagesGroup(a), poisonedGroup(a), requeueCommand(a), newDiscard(a).command(),

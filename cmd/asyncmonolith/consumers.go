@@ -27,7 +27,7 @@ kept as before.`,
   asyncmonolith consumers pause mail --yes --reason "the provider is down"
   asyncmonolith consumers resume mail --yes --reason "it is back"`,
 	},
-		(&consumersList{app: a}).command(), pauseCommand(a), resumeCommand(a), probeCommand(a))
+		(&consumersList{app: a}).command(), schemaCommand(a), pauseCommand(a), resumeCommand(a), probeCommand(a))
 }
 
 type consumersList struct{ app *app }

@@ -278,7 +278,7 @@ func TestService(t *testing.T) {
 	}
 	var out bytes.Buffer
 	if err := guide.AtTheService(f.Context(), service, &out); err != nil ||
-		!strings.Contains(out.String(), "critical charge-card It has poisoned messages: 1.") ||
+		!strings.Contains(out.String(), "critical charge-card 1 poisoned message, the oldest for ") ||
 		!strings.HasSuffix(out.String(), "1 messages\nwaiting\n") {
 		t.Errorf("got %v, %s", err, &out)
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
-	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
 // The tests that docs/testing.md shows.
@@ -98,7 +97,9 @@ func TestNightlyOrder(t *testing.T) {
 	db := openMemory(t)
 	kit := bustest.KitConfig{Start: time.Date(2031, 2, 3, 18, 0, 0, 0, time.UTC)}.NewKit(t, db,
 		bus.Consume("c", func(context.Context, OrderPlaced) error { return nil }))
-	testapp.OK(t, scheduleNightly(kit.Context(), db, kit.Scheduler))
+	if err := scheduleNightly(kit.Context(), db, kit.Scheduler); err != nil {
+		t.Fatal(err)
+	}
 	nightly := bustest.RequireScheduled[OrderPlaced](t, kit, nil)
 	if want := time.Date(2031, 2, 4, 2, 0, 0, 0, time.UTC); !nightly.NextFire.Equal(want) {
 		t.Errorf("next fire: got %s, want %s", nightly.NextFire, want)
@@ -115,10 +116,15 @@ func TestNightlyOrder(t *testing.T) {
 func TestPlaceOrderProduces(t *testing.T) {
 	db := openMemory(t)
 	shop, kit := newShop(t, db)
-	tx := testapp.Must[bun.Tx](t)(db.BeginTx(kit.Context(), nil))
+	tx, err := db.BeginTx(kit.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer tx.Rollback() // nothing of this test is ever committed
 
-	testapp.OK(t, shop.PlaceOrder(kit.Context(), tx, "o-1"))
+	if err := shop.PlaceOrder(kit.Context(), tx, "o-1"); err != nil {
+		t.Fatal(err)
+	}
 	bustest.RequireProduced(t, kit.In(tx), func(e OrderPlaced) bool { return e.ID == "o-1" })
 }
 

@@ -20,6 +20,9 @@ func TestFields(t *testing.T) {
 		t.Fatalf("got %d goldens, %v", len(paths), err)
 	}
 	for _, path := range paths {
+		if filepath.Base(path) == "asyncapi.txt" {
+			continue // a document in AsyncAPI's form, not lines
+		}
 		text := testapp.Must[[]byte](t)(os.ReadFile(path))
 		for line := range strings.Lines(string(text)) {
 			if !strings.HasPrefix(line, "{") {

@@ -47,6 +47,8 @@ func filled(s site) *testapp.App {
 			`{"consumers":[{"name":"mail","payload_types":["order.placed"],"timeout":1000000000,"max_attempts":5}]}`,
 			`{"every":15000000000,"running":1,"queued":2,"limit":8}`)
 	}
+	a.Exec("UPDATE message_processes SET contract = ? WHERE kind = 'processor'", `{"consumers":{"mail":{"payloads":["order.placed"]}},
+		"payloads":{"order.placed":{"schema_version":2,"schema":{"type":"object","properties":{"id":{"type":"string"}}}}}}`)
 	scheduler := a.Scheduler()
 	for _, name := range []string{"nightly", "hourly"} {
 		if _, err := scheduler.Upsert(a.Context(), s.db, testapp.Order{ID: name}, "0 4 * * *", "Europe/Berlin", schedule.Name(name),

@@ -160,6 +160,12 @@ func readsOf(of anybody) []read {
 	id("Consumers.Failures", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Second(s.Consumers().Failures(ctx, "", 100))
 	})
+	id("Consumers.Schemas", func(ctx context.Context, s *operator.Session) error {
+		return testapp.Second(s.Consumers().Schemas(ctx, "consumer-07"))
+	})
+	id("AsyncAPI", func(ctx context.Context, s *operator.Session) error {
+		return testapp.Second(s.AsyncAPI(ctx, "Shop", "1"))
+	})
 	id("Processes", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Second(s.Processes(ctx, 24*time.Hour))
 	})

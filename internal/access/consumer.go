@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"math"
+	"reflect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
@@ -11,12 +12,16 @@ import (
 
 // Functions of consumers and their settings; immutable.
 var (
-	// CheckPayload decodes the payload for a consumer without consuming it.
-	CheckPayload = hooks.Function[func(c bus.Consumer, codec bus.Codec, payload []byte) error]("bus.CheckPayload")
+	// CheckStored decodes the payload of a stored message, of any schema, for a consumer without
+	// consuming it. [IsNewer] is true for the error if the consumer does not know the schema.
+	CheckStored = hooks.Function[func(c bus.Consumer, codec bus.Codec, m *bus.Message) error]("bus.CheckStored")
 
 	// ConsumeBatch is bus.Consumer.Consume for several messages and returns an error or nil for each.
 	// The consumer must have a BatchSize.
 	ConsumeBatch = hooks.Function[func(ctx context.Context, c bus.Consumer, codec bus.Codec, batch []*bus.Message) []error]("bus.ConsumeBatch")
+
+	// GoType returns the payload's type, or nil for a consumer made by bus.ConsumeRaw.
+	GoType = hooks.Function[func(c bus.Consumer) reflect.Type]("bus.GoType")
 
 	// Raw reports whether the consumer was made by bus.ConsumeRaw.
 	Raw = hooks.Function[func(c bus.Consumer) bool]("bus.Raw")
@@ -36,6 +41,11 @@ var (
 	// Value returns what [SetValue] stored under key, or nil.
 	Value = hooks.Function[func(c *bus.ConsumerConfig, key any) any]("bus.Value")
 )
+
+// CheckPayload is [CheckStored] for a payload in the newest schema.
+func CheckPayload(c bus.Consumer, codec bus.Codec, payload []byte) error {
+	return CheckStored(c, codec, &bus.Message{Payload: payload})
+}
 
 // Names returns the names under which a consumer's messages are stored: its name, then its aliases.
 func Names(c bus.Consumer) []string { return append([]string{c.Name()}, c.Config().Aliases...) }

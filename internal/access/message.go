@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -44,4 +45,20 @@ var (
 	// CodecFromContext returns the registry's codec inside a consumer made by bus.ConsumeRaw, to
 	// decode its messages. Elsewhere it returns nil.
 	CodecFromContext = hooks.Function[func(ctx context.Context) bus.Codec]("bus.CodecFromContext")
+
+	// Schema returns the schema in which a message's payload is written.
+	Schema = hooks.Function[func(r *bus.Registry, m *bus.Message) int]("bus.Schema")
+
+	// Upcasters returns the upcasters of a payload type, given its zero value: see bus.Upcaster.
+	Upcasters = hooks.Function[func(zero any) []bus.Upcaster]("bus.Upcasters")
+
+	// Upcast converts a text to the newest schema. Schema 0 is the newest. [IsNewer] is true for the
+	// error if the schema is unknown.
+	Upcast = hooks.Function[func(ctx context.Context, upcasters []bus.Upcaster, schema int, text []byte) ([]byte, error)]("bus.Upcast")
+
+	// IsNewer reports whether a payload could not be read because a newer release has written it.
+	IsNewer = hooks.Function[func(err error) bool]("bus.IsNewer")
+
+	// DecodeFailure returns the outcome of a message whose payload could not be upcast to a Go type.
+	DecodeFailure = hooks.Function[func(m *bus.Message, goType reflect.Type, err error) error]("bus.DecodeFailure")
 )

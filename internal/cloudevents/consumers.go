@@ -12,6 +12,10 @@ import (
 // ConsumersAttribute is the extension attribute that names the consumers of an event.
 const ConsumersAttribute = "consumers"
 
+// SchemaAttribute is the extension attribute with the version of the data's schema, unless that is
+// 1: see bus.Upcaster.
+const SchemaAttribute = "schemaversion"
+
 // JoinNames encodes consumer names as one attribute. [SplitNames] decodes them.
 func JoinNames(names []string) string {
 	escaped := make([]string, len(names))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/contract"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -38,6 +40,7 @@ type Config struct {
 	ID       string        // defaults to a new one
 	Kind     string
 	Takes    Manifest
+	Relays   map[string]contract.Relay // that are not in the registry
 	Doing    func() State
 	Logger   *slog.Logger
 }
@@ -69,7 +72,7 @@ func New(c Config) *Reporter {
 		config: c, interval: interval, tallies: make(map[string]*Tally), groups: make(map[group]*store.FailureGroup),
 		process: store.Process{
 			ID: cmp.Or(c.ID, uuid.NewString()), Kind: c.Kind, Host: host, PID: os.Getpid(), Program: program, Version: version,
-			Manifest: asJSON(c.Takes),
+			Manifest: asJSON(c.Takes), Contract: contractOf(c),
 		},
 		cleaned: time.Now().Add(-rand.N(cleaning)),
 	}
@@ -99,6 +102,24 @@ func program() (name, version string) {
 		}
 	}
 	return name, version
+}
+
+// maxContract is the size of the largest description that is reported.
+const maxContract = 1 << 20
+
+// contractOf describes the payloads of a program: a run of each kind has the same registry, so only a
+// processor reports it, and runs with relays of their own.
+func contractOf(c Config) []byte {
+	if c.Kind != "processor" && len(c.Relays) == 0 {
+		return nil
+	}
+	d := contract.Of(c.Registry)
+	maps.Copy(d.Relays, c.Relays)
+	text := asJSON(d)
+	if len(text) > maxContract {
+		return nil
+	}
+	return text
 }
 
 func asJSON(v any) []byte {

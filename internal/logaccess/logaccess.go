@@ -2,6 +2,7 @@ package logaccess
 
 import (
 	"context"
+	"reflect"
 
 	"github.com/uptrace/bun"
 
@@ -22,6 +23,15 @@ var (
 	// eventlog.Log.Append, and a *bus.DecodeError for a payload that does not fit its type. Import
 	// does not modify the messages, so a transaction may be repeated with them.
 	Import = hooks.Function[func(ctx context.Context, l *eventlog.Log, tx bun.Tx, messages ...*bus.Message) error]("eventlog.Import")
+
+	// NewestSchema returns the newest schema of an event type, or 0 for an unknown one.
+	NewestSchema = hooks.Function[func(types bus.EventTypes, name string) int]("eventlog.NewestSchema")
+
+	// EachType calls yield with each event type but those of the library. It calls it with none if
+	// types is nil.
+	EachType = hooks.Function[func(
+		types bus.EventTypes, yield func(name string, aliases []string, goType reflect.Type, schema int),
+	)]("eventlog.EachType")
 
 	// Decode upcasts and decodes the event that a message delivers. For an obsolete event it returns
 	// eventlog.ErrSkipEvent.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -60,12 +62,15 @@ func (s *Store) checkEdit(m poison.Message, text []byte) (Edit, error) {
 			errors.ErrUnsupported,
 		)
 	}
-	if err := access.CheckPayload(c, s.registry.Codec(), text); err != nil {
+	schema := store.TakeSchema(maps.Clone(m.Headers))
+	if err := access.CheckStored(c, s.registry.Codec(), &bus.Message{Payload: text, Schema: schema}); err != nil {
 		return Edit{}, fmt.Errorf("%w: %w", poison.ErrPayload, err)
 	}
 	edited, stored := fieldsOf(text), fieldsOf(m.Payload)
 	var e Edit
-	e.Unknown = topmost(edited, func(path string) bool { return unknown(c, path) })
+	if schema == access.Schema(s.registry, &bus.Message{PayloadType: c.PayloadType()}) { // the type has no fields of older schemas
+		e.Unknown = topmost(edited, func(path string) bool { return unknown(c, path) })
+	}
 	e.Missing = topmost(stored, func(path string) bool { return !edited[path] })
 	e.More = len(e.Unknown) > mostFields || len(e.Missing) > mostFields
 	e.Unknown, e.Missing = e.Unknown[:min(len(e.Unknown), mostFields)], e.Missing[:min(len(e.Missing), mostFields)]
@@ -157,10 +162,10 @@ func (strict) Decode(text []byte, into any) error {
 }
 
 // EditAndRequeueText is poison.Store.EditAndRequeue for an encoded payload, such as one typed by an
-// operator. It must decode into the consumer's type with the registry's codec, else the error is
-// poison.ErrPayload. bus.JSON is as lenient as encoding/json: unknown fields are stored and ignored
-// by the consumer, and missing fields are zero. A misspelt name is therefore not detected: see
-// [Store.CheckEdit].
+// operator. It is in the schema of the stored payload: see bus.Upcaster. It must decode into the
+// consumer's type with the registry's codec, else the error is poison.ErrPayload. bus.JSON is as
+// lenient as encoding/json: unknown fields are stored and ignored by the consumer, and missing fields
+// are zero. A misspelt name is therefore not detected: see [Store.CheckEdit].
 func (s *Store) EditAndRequeueText(ctx context.Context, db bun.IDB, id int64, text []byte) error {
 	return edit(ctx, s.Store, db, id, text)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,12 +25,13 @@ type Extras struct {
 	UniqueFor time.Duration
 	Consumers []string // for which it is written, if a processor is to check that
 	Key       string   // for consumers that pass it on and do not order by it
+	Schema    int      // of the payload
 }
 
 // EncodeHeaders returns the stored form of a message's headers, with its extras.
 func EncodeHeaders(headers map[string]string, extra Extras) (string, error) {
 	all := headers
-	if extra.Event != nil || extra.Replay || extra.UniqueFor > 0 || len(extra.Consumers) > 0 || extra.Key != "" {
+	if extra.Event != nil || extra.Replay || extra.UniqueFor > 0 || len(extra.Consumers) > 0 || extra.Key != "" || extra.Schema > 1 {
 		all = make(map[string]string, len(headers)+2)
 		maps.Copy(all, headers)
 	}
@@ -47,6 +49,9 @@ func EncodeHeaders(headers map[string]string, extra Extras) (string, error) {
 	}
 	if extra.Key != "" {
 		all[dialect.KeyHeader] = extra.Key
+	}
+	if extra.Schema > 1 {
+		all[dialect.SchemaHeader] = strconv.Itoa(extra.Schema)
 	}
 	if len(all) == 0 {
 		return "", nil

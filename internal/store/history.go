@@ -26,6 +26,14 @@ func (s *ReportStore) Processes(ctx context.Context, db bun.IDB, within time.Dur
 		processColumns+` WHERE seen_at > ? ORDER BY seen_at DESC, id LIMIT ?`, bun.Safe(s.names.After(ctx, -within)), limit)
 }
 
+// Contracts returns what processes that were seen within a time have reported of their payloads, the
+// last seen first.
+func (s *ReportStore) Contracts(ctx context.Context, db bun.IDB, within time.Duration, limit int) ([]string, error) {
+	return read[[]string](ctx, s.tables, db,
+		`SELECT contract FROM {processes} WHERE contract IS NOT NULL AND seen_at > ? ORDER BY seen_at DESC, id LIMIT ?`,
+		bun.Safe(s.names.After(ctx, -within)), limit)
+}
+
 // Minutes returns the tallies of the given time until now, of all consumers or of some, by consumer
 // and minute. Minutes without runs are left out.
 func (s *ReportStore) Minutes(ctx context.Context, db bun.IDB, within time.Duration, consumers []string) (minutes []Minute, err error) {

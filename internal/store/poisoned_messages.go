@@ -148,6 +148,11 @@ func (s *PoisonStore) Rekey(ctx context.Context, tx bun.Tx, id int64, key string
 	return s.names.Exec(ctx, tx, `UPDATE {poisoned} SET order_key = ?, lane = ? WHERE id = ?`, key, dialect.Lane(key), id)
 }
 
+// SetHeaders replaces the headers of a locked poisoned message.
+func (s *PoisonStore) SetHeaders(ctx context.Context, tx bun.Tx, id int64, headers string) error {
+	return s.names.Exec(ctx, tx, `UPDATE {poisoned} SET headers = ? WHERE id = ?`, bun.NullZero(headers), id)
+}
+
 // Requeue turns locked poisoned messages into pending ones with new row ids and returns those it
 // did, with the new ids. A message whose insert id is already pending does not change.
 func (s *PoisonStore) Requeue(

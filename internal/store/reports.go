@@ -29,6 +29,7 @@ type Process struct {
 	StoppedAt dialect.Moment `bun:"stopped_at"` // zero unless it has shut down cleanly
 	Manifest  []byte         `bun:"manifest"`   // JSON: what it takes
 	State     []byte         `bun:"state"`      // JSON: how it is doing
+	Contract  []byte         `bun:"-"`          // JSON: its payloads; only [ReportStore.Contracts] reads it
 	Now       dialect.Moment `bun:"now"`        // when the row was read
 }
 
@@ -125,10 +126,10 @@ func (s *ReportStore) present(ctx context.Context, db bun.IDB, r Report) error {
 	if err != nil || known { // MariaDB does not count a row that had these values already
 		return err
 	}
-	return s.names.Exec(ctx, db, `INSERT INTO {processes}{as row} (id, kind, host, pid, program, version, started_at, seen_at, stopped_at, manifest, state)
-VALUES (?, ?, ?, ?, ?, ?, {now}, {now}, `+stopped+`, ?, ?) `+s.names.Merge("id", nil, []string{"seen_at", "stopped_at", "state"}),
+	return s.names.Exec(ctx, db, `INSERT INTO {processes}{as row} (id, kind, host, pid, program, version, started_at, seen_at, stopped_at, manifest, state, contract)
+VALUES (?, ?, ?, ?, ?, ?, {now}, {now}, `+stopped+`, ?, ?, ?) `+s.names.Merge("id", nil, []string{"seen_at", "stopped_at", "state"}),
 		p.ID, p.Kind, errorlog.Clean(p.Host, 255), p.PID, errorlog.Clean(p.Program, 255), errorlog.Clean(p.Version, 255),
-		string(p.Manifest), string(p.State))
+		string(p.Manifest), string(p.State), bun.NullZero(string(p.Contract)))
 }
 
 func tallyColumns() []string {

@@ -55,6 +55,7 @@ const (
 	MostCounted     = dialect.MostCounted
 	Poison          = dialect.Poison
 	Release         = dialect.Release
+	SchemaHeader    = dialect.SchemaHeader
 	Snoozed         = dialect.Snoozed
 	Suspects        = dialect.Suspects
 	Unclassified    = dialect.Unclassified
@@ -71,6 +72,9 @@ func Clock(ctx context.Context) time.Time { return dialect.Clock(ctx) }
 
 // Headers decodes stored headers.
 func Headers(text []byte) map[string]string { return dialect.Headers(text) }
+
+// TakeSchema removes the schema of a stored payload from headers and returns it.
+func TakeSchema(headers map[string]string) int { return dialect.TakeSchema(headers) }
 
 // Each returns the result of fn for each row.
 func Each[R, T any](rows []R, fn func(R) T) []T { return dialect.Each(rows, fn) }

@@ -127,6 +127,7 @@ type ScheduleChange struct {
 	CronTimezone   string
 	Payload        []byte // nil leaves payload and type
 	PayloadType    string
+	Headers        *string   // nil leaves them
 	FiredAt        time.Time // zero leaves it
 	Error          *string
 }
@@ -149,6 +150,9 @@ func (s *ScheduleStore) Update(ctx context.Context, db bun.IDB, id int64, c Sche
 	set.add(!c.RetryAt.IsZero(), "retry_at = "+s.names.Instant(c.RetryAt))
 	set.add(c.CronExpression != "", "cron_expression = ?, cron_timezone = ?", c.CronExpression, c.CronTimezone)
 	set.add(c.Payload != nil, "payload = ?, payload_type = ?", string(c.Payload), c.PayloadType)
+	if c.Headers != nil {
+		set.add(true, "headers = ?", bun.NullZero(*c.Headers))
+	}
 	set.add(!c.FiredAt.IsZero(), "last_fired_at = "+s.names.Instant(c.FiredAt))
 	if c.Error != nil {
 		set.add(true, "last_error = NULLIF(?, '')", errorlog.Clean(*c.Error, errorlog.MaxBytes))

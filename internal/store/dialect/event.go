@@ -55,6 +55,7 @@ func (m *Message) Deliver(to *bus.Message) {
 		to.OrderingKey = cmp.Or(to.OrderingKey, key)
 		delete(to.Headers, KeyHeader)
 	}
+	to.Schema = TakeSchema(to.Headers)
 	if mode, ok := to.Headers[ModeHeader]; ok {
 		to.Replay = mode == ModeReplay
 		delete(to.Headers, ModeHeader)
@@ -67,6 +68,21 @@ func (m *Message) Deliver(to *bus.Message) {
 		Sequence: e.Sequence, Stream: e.Stream, Version: e.Version, Position: e.Position, Schema: e.Schema, Replay: to.Replay,
 	}
 	delete(to.Headers, EventHeader)
+	to.Schema = 0
+}
+
+// TakeSchema removes the schema of a stored payload from headers and returns it.
+func TakeSchema(headers map[string]string) int {
+	text, ok := headers[SchemaHeader]
+	if !ok {
+		return 1
+	}
+	delete(headers, SchemaHeader)
+	schema, err := strconv.Atoi(text)
+	if err != nil || schema < 1 { // a person may have edited it
+		return 1
+	}
+	return schema
 }
 
 // Event is a row of events.
@@ -111,6 +127,9 @@ const (
 
 	// KeyHeader has the key of a message for consumers that pass it on and do not order by it.
 	KeyHeader = "asyncmonolith-key"
+
+	// SchemaHeader has the schema of the stored payload, unless that is 1.
+	SchemaHeader = "asyncmonolith-schema"
 
 	// FormerHeader has the name under which a message was produced, if it is now stored under its
 	// consumer's present one.

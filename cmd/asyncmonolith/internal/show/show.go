@@ -125,3 +125,12 @@ func escaped(text string) string {
 	}
 	return b.String()
 }
+
+// JSONLines are the lines of an indented JSON text, as they are safe on a terminal.
+func JSONLines(text string) []string {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = escaped(line)
+	}
+	return lines
+}

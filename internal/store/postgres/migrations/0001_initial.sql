@@ -307,7 +307,8 @@ CREATE TABLE {processes} (
   seen_at     timestamptz NOT NULL,
   stopped_at  timestamptz,
   manifest    text NOT NULL,
-  state       text NOT NULL
+  state       text NOT NULL,
+  contract    text
 ) WITH (fillfactor = 50);
 CREATE INDEX "{prefix}message_processes_seen" ON {processes} (seen_at);
 

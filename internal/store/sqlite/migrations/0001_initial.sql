@@ -282,7 +282,8 @@ CREATE TABLE {processes} (
   seen_at     INTEGER NOT NULL,
   stopped_at  INTEGER,
   manifest    TEXT NOT NULL,
-  state       TEXT NOT NULL
+  state       TEXT NOT NULL,
+  contract    TEXT
 );
 CREATE INDEX "{prefix}message_processes_seen" ON {processes} (seen_at);
 

@@ -238,6 +238,7 @@ CREATE TABLE IF NOT EXISTS `app_message_processes` (
   stopped_at  BIGINT,
   manifest    LONGTEXT NOT NULL,
   state       LONGTEXT NOT NULL,
+  contract    LONGTEXT,
   KEY app_message_processes_seen (seen_at)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 

@@ -374,7 +374,8 @@ CREATE TABLE "app_message_processes" (
   seen_at     timestamptz NOT NULL,
   stopped_at  timestamptz,
   manifest    text NOT NULL,
-  state       text NOT NULL
+  state       text NOT NULL,
+  contract    text
 ) WITH (fillfactor = 50);
 
 CREATE INDEX "app_message_processes_seen" ON "app_message_processes" (seen_at);

@@ -336,7 +336,8 @@ CREATE TABLE "app_message_processes" (
   seen_at     INTEGER NOT NULL,
   stopped_at  INTEGER,
   manifest    TEXT NOT NULL,
-  state       TEXT NOT NULL
+  state       TEXT NOT NULL,
+  contract    TEXT
 );
 
 CREATE INDEX "app_message_processes_seen" ON "app_message_processes" (seen_at);

@@ -1,0 +1,189 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/broker"
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
+)
+
+// fareV1 and fareV2 are one payload in two releases.
+type (
+	fareV1 struct {
+		Amount int `json:"amount"`
+	}
+	fareV2 struct {
+		Cents int `json:"cents"`
+	}
+	// fareOut is what other services get of it.
+	fareOut struct {
+		Text string `json:"text"`
+	}
+)
+
+func (fareV1) PayloadType() string  { return "fare" }
+func (fareV2) PayloadType() string  { return "fare" }
+func (fareOut) PayloadType() string { return "fare.out" }
+
+func (f fareV1) OrderingKey() string { return fmt.Sprint("k", f.Amount) }
+func (f fareV2) OrderingKey() string { return fmt.Sprint("k", f.Cents) }
+
+func (fareV2) Upcasters() []bus.Upcaster {
+	return []bus.Upcaster{func(_ context.Context, text []byte) ([]byte, error) {
+		if !strings.Contains(string(text), "amount") {
+			return nil, errors.New("it is no schema 1")
+		}
+		return []byte(strings.Replace(string(text), "amount", "cents", 1)), nil
+	}}
+}
+
+func fare(id, schema, body string) broker.Record {
+	r := broker.Record{Destination: "fares", ID: id, Key: "k", ContentType: "application/json", Body: []byte(body),
+		Attributes: map[string]string{"specversion": "1.0", "id": id, "source": shop, "type": "fare"}}
+	if schema != "" {
+		r.Attributes["schemaversion"] = schema
+	}
+	return r
+}
+
+// TestForwardersPublishTheNewestSchema of messages that wait from a release before, and name it.
+func TestForwardersPublishTheNewestSchema(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		b := newBroker()
+		forwarder := func(name string, route relay.Route) bus.Consumer {
+			return relay.NewForwarder(name, b, relay.Config{Source: shop, Routes: []relay.Route{route}})
+		}
+		testapp.New(t, db, forwarder("out", relay.To[fareV1]("fares"))).Produce(fareV1{1})
+		testapp.New(t, db, forwarder("mapped", relay.To[fareV1]("fares"))).Produce(fareV1{2})
+		now := testapp.New(t, db, forwarder("out", relay.To[fareV2]("fares")), forwarder("mapped", relay.To[fareV2]("",
+			relay.DestinationFunc(func(_ *bus.Message, f fareV2) (string, error) { return fmt.Sprint("of-", f.Cents), nil }),
+			relay.MapPayload(func(f fareV2) (fareOut, error) { return fareOut{fmt.Sprint(f.Cents)}, nil }))))
+		now.Produce(fareV2{3})
+		now.Start(testapp.Fast())
+		testapp.Eventually(t, "all are published", now.Empty)
+		var got []string
+		for _, r := range b.all() {
+			got = append(got, fmt.Sprintf("%s %s %s %s", r.Destination, r.Key, r.Attributes["schemaversion"], r.Body))
+		}
+		slices.Sort(got)
+		want := []string{`fares k1 2 {"cents":1}`, `fares k3 2 {"cents":3}`, `of-2 k2  {"text":"2"}`, `of-3 k3  {"text":"3"}`}
+		if !slices.Equal(got, want) {
+			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}
+
+// TestReceivedSchemasAreUpcast: a record without a schema is of schema 1. What an older instance has received of a newer schema
+// waits for a newer process, and a schema that is no number is parked.
+// Promise: upcast
+func TestReceivedSchemasAreUpcast(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		b := newBroker()
+		sub := b.subscribe()
+		older := receives(t, db, inbox.NewReceiver("from-shop", sub, inbox.Accept[fareV1]()),
+			bus.Consume("c", func(context.Context, fareV1) error { return nil }))
+		older.run()
+		b.put(fare("1", "", `{"amount":1}`), fare("2", "2", `{"cents":2}`), fare("3", "two", `{}`))
+		testapp.Eventually(t, "all are acknowledged", func() bool { return sub.acked.Load() == 3 })
+		older.stop()
+		got := make(chan int, 10)
+		newer := receives(t, db, inbox.NewReceiver("from-shop", sub, inbox.Accept[fareV2]()),
+			bus.Consume("c", func(_ context.Context, f fareV2) error { got <- f.Cents; return nil }))
+		newer.run()
+		newer.Start(testapp.Fast())
+		b.put(fare("4", "1", `{"amount":4}`))
+		testapp.Eventually(t, "three are consumed", func() bool { return len(got) == 3 })
+		all := []int{<-got, <-got, <-got}
+		if slices.Sort(all); !slices.Equal(all, []int{1, 2, 4}) {
+			t.Errorf("got %v, want 1, 2 and 4", all)
+		}
+		testapp.Eventually(t, "one is parked", func() bool { return len(newer.Poisoned()) == 1 })
+		if p := newer.Poisoned()[0]; !strings.Contains(p.Errors, `attribute schemaversion`) {
+			t.Errorf("got errors %s, want the attribute", p.Errors)
+		}
+	})
+}
+
+// TestAnInstanceThatNeedsTheKeyOfANewerSchemaStandsBack, since it cannot read the key.
+func TestAnInstanceThatNeedsTheKeyOfANewerSchemaStandsBack(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		q := newQueue()
+		older := receives(t, db, inbox.NewReceiver("from-shop", q, inbox.Accept[fareV1]()),
+			bus.Consume("c", func(context.Context, fareV1) error { return nil }, bus.Ordered(bus.SkipPoisoned)))
+		older.run()
+		record := fare("1", "2", `{"cents":7}`)
+		record.Key = ""
+		q.batches <- []broker.Record{record}
+		testapp.Eventually(t, "it stands back", func() bool { return strings.Contains(older.stats().Paused, `schema 2 of type "fare" is not known`) })
+		got := make(chan string, 1)
+		newer := receives(t, db, inbox.NewReceiver("from-shop", q, inbox.Accept[fareV2]()),
+			bus.Consume("c", func(ctx context.Context, f fareV2) error {
+				m, _ := bus.MessageFromContext(ctx)
+				got <- fmt.Sprint(m.OrderingKey, " ", f.Cents)
+				return nil
+			}, bus.Ordered(bus.SkipPoisoned)))
+		newer.run()
+		newer.Start(testapp.Fast())
+		testapp.Eventually(t, "it is consumed", func() bool { return len(got) == 1 })
+		if text := <-got; text != "k7 7" || q.acked.Load() > 1 {
+			t.Errorf("got %q, want it once, under its key", text)
+		}
+	})
+}
+
+// fares is an application with an event log of fares.
+func fares(t *testing.T, db *bun.DB, event eventlog.Type, consumers ...bus.Consumer) *ledger {
+	t.Helper()
+	a := testapp.New(t, db)
+	types := testapp.Must[*eventlog.Types](t)(eventlog.NewTypes(event))
+	a.Registry = testapp.Must[*bus.Registry](t)(bus.RegistryConfig{Events: types}.NewRegistry(consumers...))
+	a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{}))
+	return &ledger{app: a, log: testapp.Must[*eventlog.Log](t)(eventlog.NewLog(a.Registry, a.Producer, eventlog.LogConfig{}))}
+}
+
+// TestReceivedEventsAreUpcast before they are appended; one of a newer schema is left to a newer instance.
+func TestReceivedEventsAreUpcast(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		b := newBroker()
+		sub := b.subscribe()
+		olderReceiver := inbox.NewReceiver("from-shop", sub, inbox.AppendToLog("fare"), inbox.Accept[fareV1]())
+		newerReceiver := inbox.NewReceiver("from-shop", sub, inbox.AppendToLog("fare"), inbox.Accept[fareV2]())
+		older := fares(t, db, eventlog.Event[fareV1](), olderReceiver.Consumer())
+		newer := fares(t, db, eventlog.Event[fareV2](), newerReceiver.Consumer())
+		r, stop := older.receives(olderReceiver)
+		b.put(fare("1", "", `{"amount":1}`))
+		testapp.Eventually(t, "the first is acknowledged", func() bool { return sub.acked.Load() == 1 })
+		b.put(fare("2", "2", `{"cents":2}`), fare("3", "", `{"amount":3}`))
+		testapp.Eventually(t, "the older one stands back", func() bool {
+			return strings.Contains(receiverStats(older, r).Paused, `schema 2 of type "fare" is not known`)
+		})
+		stop()
+		newer.receives(newerReceiver)
+		testapp.Eventually(t, "the newer one has all", func() bool { return sub.acked.Load() == 3 })
+		var got []int
+		for e, err := range newer.log.ReadStream(t.Context(), db, "fare-k", 0) {
+			testapp.OK(t, err)
+			got = append(got, e.Data.(fareV2).Cents)
+		}
+		if !slices.Equal(got, []int{1, 2, 3}) {
+			t.Errorf("got %v, want 1, 2 and 3", got)
+		}
+	})
+}
