@@ -29,17 +29,21 @@ type one struct {
 type two struct{ Shared }
 
 type tree struct {
-	Name     string   `json:"name"`
-	Children []tree   `json:"children"`
-	Parent   *tree    `json:"parent,omitempty"`
-	Any      any      `json:"any"`
-	forest   []tree   //nolint:unused // it is not written
-	Skipped  chan int `json:"-"`
+	Name     string `json:"name"`
+	Children []tree `json:"children"`
+	Parent   *tree  `json:"parent,omitempty"`
+	Any      any    `json:"any"`
+	//lint:ignore U1000 it is not written
+	forest  []tree
+	Skipped chan int `json:"-"`
 }
 
 type forest []forest
 
-type marshals struct{ hidden int }
+type marshals struct {
+	//lint:ignore U1000 it is not written
+	hidden int
+}
 
 func (marshals) MarshalJSON() ([]byte, error) { return []byte("1"), nil }
 
@@ -60,7 +64,8 @@ func TestSchemaFollowsEncodingJSON(t *testing.T) {
 		{struct {
 			A float32
 			B float64 `json:"A.b"`
-			C string  `json:"-,"`
+			//lint:ignore SA5008 encoding/json takes it as a field named "-"
+			C string `json:"-,"`
 		}{}, "{-:string! A:number/float! A.b:number/double!}"},
 		{struct{ A []byte }{}, "{A:string?/base64!}"},
 		{struct{ A [3]byte }{}, "{A:array/3[integer/uint8]!}"},
@@ -82,8 +87,9 @@ func TestSchemaFollowsEncodingJSON(t *testing.T) {
 			G any
 		}{}, "{A:string! B:string! C:any! D:any! E:number! F:any! G:any!}"},
 		{struct {
-			A int     `json:",string"`
-			B *bool   `json:",string"`
+			A int   `json:",string"`
+			B *bool `json:",string"`
+			//lint:ignore SA5008 encoding/json ignores the option
 			C []int   `json:",string"`
 			D float64 `json:"d,omitempty,string"`
 		}{}, "{A:string! B:string?! C:array?[integer/int64]! d:string}"},
@@ -123,7 +129,8 @@ func TestFieldsOfAnotherCodec(t *testing.T) {
 	type payload struct {
 		A int    `json:"a,omitempty"`
 		B string `json:"-"`
-		c int    //nolint:unused // it is not written
+		//lint:ignore U1000 it is not written
+		c int
 	}
 	if got, want := short(contract.SchemaOf(reflect.TypeFor[payload](), true)), "{A:integer/int64! B:string!}"; got != want {
 		t.Errorf("got %s, want %s", got, want)

@@ -56,16 +56,6 @@ func fill(text string, width int, right bool) string {
 	return text + space
 }
 
-func plural(n int64, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	if strings.HasSuffix(thing, "s") {
-		return count(n) + " " + thing + "es"
-	}
-	return count(n) + " " + thing + "s"
-}
-
 // most is where counts of messages stop.
 const most = 10_000
 
