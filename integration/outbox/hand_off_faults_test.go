@@ -67,14 +67,20 @@ func (p *producing) ran(n int) (runs int, handedOff bool) {
 // once waits until a message has run, and fails unless it ran once and was not counted as crashed.
 func (p *producing) once(n int) (handedOff bool) {
 	p.Helper()
+	return p.onceIn(n, 0)
+}
+
+// onceIn is once for a message that may have been counted as crashed so often.
+func (p *producing) onceIn(n, crashes int) (handedOff bool) {
+	p.Helper()
 	testapp.Eventually(p.T, fmt.Sprintf("message %d has run", n), func() bool { runs, _ := p.ran(n); return runs > 0 })
 	testapp.Eventually(p.T, "nothing is left", func() bool {
 		return p.look("SELECT (SELECT count(*) FROM consumer_messages) + (SELECT count(*) FROM message_claims)") == 0
 	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.runs[n] != 1 || p.crashed[n] != 0 {
-		p.Errorf("message %d: got %d runs and %d crashes, want 1 and none", n, p.runs[n], p.crashed[n])
+	if p.runs[n] != 1 || p.crashed[n] > crashes {
+		p.Errorf("message %d: got %d runs and %d crashes, want 1 and %d at most", n, p.runs[n], p.crashed[n], crashes)
 	}
 	return p.born[n]
 }
@@ -313,7 +319,8 @@ func directDSN(t *testing.T, db *bun.DB) string {
 }
 
 // TestHandOffOfALateCommit: what commits after a quarter of the lease, or after the lease, is given
-// back, also where the producers have all connections.
+// back, also where the producers have all connections. After the lease a poll may come first, and
+// count it as crashed: such a claim looks like that of a lost process.
 func TestHandOffOfALateCommit(t *testing.T) {
 	t.Parallel()
 	db := testdb.Postgres(t)
@@ -344,16 +351,16 @@ func TestHandOffOfALateCommit(t *testing.T) {
 			t.Errorf("the producers returned %s after their commits, want it to wait for no connection of theirs", took)
 		}
 		for k := range producers {
-			if p.once(10_000+10*i+k) && late > 0 {
+			if p.onceIn(10_000+10*i+k, i) {
 				t.Errorf("late by %s: the message ran under the claim of its transaction", late)
 			}
+		}
+		if s := r.Stats(); i == 0 && s.Crashed+s.Recovered > 0 {
+			t.Errorf("late by %s: got %d crashes and %d recovered claims, want none", late, s.Crashed, s.Recovered)
 		}
 		p.still(i+1, "late commits")
 	}
 	r.MustStop()
-	if s := r.Stats(); s.Crashed+s.Recovered > 0 {
-		t.Errorf("got %d crashes and %d recovered claims, want none", s.Crashed, s.Recovered)
-	}
 }
 
 func (p *producing) hangOnce(i int) hung {
