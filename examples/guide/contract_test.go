@@ -3,13 +3,11 @@ package guide_test
 import (
 	"context"
 	"flag"
-	"strings"
 	"testing"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
 	"github.com/asyncmonolith/asyncmonolith-go/examples/guide"
-	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
 // snippet: contract
@@ -49,20 +47,5 @@ func TestUpcast(t *testing.T) {
 	kit.DrainUntilIdle()
 	if len(got) != 1 || got[0] != (guide.InvoiceSent{OrderID: "o-1", Cents: 1999}) {
 		t.Errorf("got %+v, want it in cents", got)
-	}
-}
-
-// TestAsyncAPI writes the document of the registry.
-func TestAsyncAPI(t *testing.T) {
-	registry, err := bus.NewRegistry(consumers()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b strings.Builder
-	if err := ops.WriteAsyncAPI(&b, registry, "Shop", "1.8.0"); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(b.String(), `"post-invoice"`) {
-		t.Errorf("got %s, want the consumer", b.String())
 	}
 }

@@ -1,7 +1,6 @@
 package ops_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/contract"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
@@ -49,10 +49,9 @@ func TestProcessorsReportTheirPayloads(t *testing.T) {
 			t.Errorf("got %s, schema %d: %s", got.PayloadType, got.Version, got.Schema)
 		}
 		reported := testapp.Must[[]byte](t)(s.AsyncAPI(t.Context(), "Shop", "1"))
-		var own bytes.Buffer
-		testapp.OK(t, ops.WriteAsyncAPI(&own, a.Registry, "Shop", "1"))
-		if own.String() != string(reported) {
-			t.Errorf("got from the database\n%s\nand from the registry\n%s", reported, own.String())
+		own := testapp.Must[[]byte](t)(contract.AsyncAPI("Shop", "1", contract.Of(a.Registry)))
+		if string(own) != string(reported) {
+			t.Errorf("got from the database\n%s\nand from the registry\n%s", reported, own)
 		}
 		var doc struct {
 			Operations map[string]struct{ Action string }

@@ -77,7 +77,7 @@ func law() []allowance {
 		{"poison", []string{"bus", "admin", "internal/names", "internal/paging", "internal/heartbeat", "internal/hooks", "internal/store",
 			"internal/txn", "internal/dberr"}, bun},
 		{"internal/poisoned", []string{"bus", "poison", "internal/store", "internal/txn", "internal/dberr", "internal/hooks"}, bun},
-		{"ops", []string{"bus", "outbox", "admin", "poison", "schedule", "eventlog/projection", "internal/contract", "internal/hooks",
+		{"ops", []string{"bus", "outbox", "admin", "poison", "schedule", "eventlog/projection", "internal/hooks",
 			"internal/opsaccess", "internal/overview", "internal/flow", "internal/lifecycle", "internal/minutes", "internal/pending",
 			"internal/poisoned", "internal/projections", "internal/store", "internal/dberr", "internal/txn", "internal/heartbeat",
 			"internal/isolate"}, append([]string{uuid}, bun...)},

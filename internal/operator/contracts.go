@@ -48,7 +48,7 @@ func (s *Consumers) Schemas(ctx context.Context, consumer string) (found []Paylo
 }
 
 // AsyncAPI returns an AsyncAPI 3.0 document of the programs whose processors have reported within a
-// week: see ops.WriteAsyncAPI.
+// week.
 func (s *Session) AsyncAPI(ctx context.Context, title, version string) ([]byte, error) {
 	documents, err := contracts(ctx, s.access, "")
 	if err != nil {
