@@ -27,7 +27,7 @@ const insertDueSQL = `COALESCE(NULLIF(u.at, '')::timestamptz, {now} + u.delay * 
 // as elements of an array they would be escaped and parsed twice.
 const (
 	fewRows      = 6
-	largePayload = 512 // bytes, on average
+	largePayload = 4 << 10 // bytes, on average
 )
 
 func asValues(rows []dialect.NewMessage) bool {
