@@ -357,3 +357,21 @@ func TestNothingIsHandedOffPastABacklog(t *testing.T) {
 	}
 	untilHandedOff(a, h, "new-after")
 }
+
+// TestACallWaitsForNoLockOfClaims: where another transaction has locked the claims, messages are
+// written without one.
+func TestACallWaitsForNoLockOfClaims(t *testing.T) {
+	t.Parallel()
+	a, h, _ := handingOff(t, testdb.Postgres(t), testapp.Fast())
+	untilHandedOff(a, h, "before")
+	lock := testapp.Must[bun.Tx](t)(a.DB.BeginTx(t.Context(), nil))
+	defer lock.Rollback() //nolint:errcheck // nothing is written
+	testapp.OK(t, testapp.Second(lock.ExecContext(t.Context(), "LOCK TABLE message_claims IN ACCESS EXCLUSIVE MODE")))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	for _, id := range []string{"one", "two"} {
+		testapp.OK(t, testapp.Second(a.Producer.Produce(ctx, a.DB, order{ID: id})))
+	}
+	testapp.OK(t, lock.Rollback())
+	testapp.Eventually(t, "all is consumed", a.Empty)
+}

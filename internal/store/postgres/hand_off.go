@@ -67,6 +67,10 @@ const insertHandOffSQL = `WITH m AS (` + insertAsSQL + `CASE WHEN ` + originSQL 
   RETURNING id, consumer_type)` + handOffClaimSQL + `array_agg(m.id)
 FROM m WHERE NOT EXISTS (SELECT FROM {paused} p WHERE p.consumer_type = m.consumer_type) HAVING count(*) = ?::int`
 
+// briefly is sent along with a statement that is not to wait for a lock on the claims: the messages
+// are then written without one.
+const briefly = "SET LOCAL lock_timeout = '100ms'; "
+
 // withRows returns a statement for n rows.
 func withRows(statement string, n int) string {
 	return strings.Replace(statement, "«rows»", dialect.Rows(insertRow, n), 1)
@@ -85,10 +89,14 @@ func (p *database) InsertHandOff(
 ) (claimed bool, err error) {
 	args := append(rowValues([]any{ids.Origin}, rows, ids), h.Claim(), h.Owner, h.Lease.Microseconds(), len(rows))
 	if len(rows) > 1 {
-		return p.ChangedOne(ctx, db, withRows(insertHandOffSQL, len(rows)), args...)
+		return p.ChangedOne(ctx, db, briefly+withRows(insertHandOffSQL, len(rows)), args...)
 	}
 	err = p.on(ctx, db, []*fixed{p.insertHandOff}, func(s session) error {
-		result, err := s.run(ctx, p.insertHandOff, args...).Exec(ctx)
+		query := p.Query(ctx, s.IDB, briefly+p.insertHandOff.text, args...)
+		if s.planned {
+			query = s.NewRaw(briefly+p.insertHandOff.call, args...)
+		}
+		result, err := query.Exec(ctx)
 		if err != nil {
 			return err
 		}

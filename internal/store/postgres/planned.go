@@ -167,7 +167,7 @@ func (p *database) plan(ctx context.Context, conn bun.Conn, statements []*fixed)
 		}
 		prepare := "PREPARE " + f.name + " AS " + f.body
 		if f.brief {
-			prepare = "SET LOCAL lock_timeout = '100ms'; " + prepare
+			prepare = briefly + prepare
 		}
 		_, err := conn.ExecContext(ctx, prepare)
 		switch {

@@ -51,7 +51,7 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 	p.fenceOne, p.asBegunOne, p.removeOne = p.fix("fence", fenceOneSQL), p.fix("as_begun", asBegunOneSQL), p.fix("remove", removeOneSQL)
 	p.insertHandOff = p.fix("insert_hand_off", withRows(insertHandOffSQL, 1))
 	p.insertOne, p.handOffOne, p.handOff = p.fix("insert", insertOneSQL), p.fix("hand_off_one", handOffOneSQL), p.fix("hand_off", handOffSQL)
-	for _, f := range p.producing() {
+	for _, f := range append(p.producing(), p.insertHandOff) {
 		f.brief = true
 	}
 	p.recordLanes = p.fix("record_lanes", recordLanesSQL)
