@@ -129,7 +129,8 @@ func (rc *receiver) receive(registry *bus.Registry) (stop func() <-chan struct{}
 		remove()
 		rc.mu.Lock()
 		defer rc.mu.Unlock()
-		if rc.closed = true; rc.open == 0 {
+		rc.closed = true
+		if rc.open == 0 {
 			close(rc.idle)
 		}
 		return rc.idle

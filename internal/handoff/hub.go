@@ -42,8 +42,7 @@ type Reservation interface {
 	// connection has planned the statement. The error is no reason not to commit.
 	Claim(ctx context.Context, tx bun.Tx, planned bool) (bool, error)
 	// Insert writes the messages with their claim, in one statement of its own. origin is that of their
-	// ids. If claimed is false
-	// and there is no error, they are written and wait for a claim.
+	// ids. If claimed is false and there is no error, they are written and wait for a claim.
 	Insert(ctx context.Context, origin string) (claimed bool, err error)
 	// Commit hands the messages over after the commit.
 	Commit()
