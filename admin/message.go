@@ -40,6 +40,7 @@ type Message struct {
 	PayloadBytes int               `json:"payload_bytes,omitempty"` // full size in bytes
 	Headers      map[string]string `json:"headers,omitempty"`       // nil: none
 	Errors       []Attempt         `json:"errors,omitempty"`        // the last ten, oldest first
+	Steps        []Step            `json:"steps,omitempty"`         // with stored results, in the order in which they ended
 }
 
 // MarshalJSON implements json.Marshaler. A payload that is JSON is embedded unchanged, any other as
@@ -146,7 +147,8 @@ type Claim struct {
 }
 
 // Packages internal/pending and poison call these.
-var _ = hooks.Provide(hooks.Functions{"admin.Claim": newClaim, "admin.Failure": newFailureGroup, "admin.Message": newMessage})
+var _ = hooks.Provide(hooks.Functions{"admin.Claim": newClaim, "admin.Failure": newFailureGroup, "admin.Message": newMessage,
+	"admin.Steps": stepsOf})
 
 func newClaim(row store.HeldBy) Claim {
 	return Claim{ID: row.ClaimID, Owner: row.Owner, Isolated: row.Solo, ClaimedAt: row.ClaimedAt.Time, LeasedUntil: row.LeasedUntil.Time,
@@ -163,6 +165,7 @@ func newMessage(row store.Pending) Message {
 	for _, e := range errorlog.Attempts(row.Errors) {
 		m.Errors = append(m.Errors, Attempt(e))
 	}
+	m.Steps = stepsOf(row.Steps)
 	switch {
 	case row.ClaimID != 0:
 		claim := newClaim(row.HeldBy)

@@ -82,6 +82,7 @@ type Kit struct {
 	places sync.Map // by message id, of messages with a key or a priority
 
 	repeat repeat            // of a check in progress, otherwise nil
+	crash  func(step string) // called after each stored step, if not nil
 	lost   map[delivery]bool // messages whose first outcome the check dropped; true until they are redelivered
 
 	mu        sync.Mutex                // messages of a batch pass through the chain concurrently

@@ -15,6 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/steps"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -166,6 +167,9 @@ func (k *Kit) observe(next bus.Handler) bus.Handler {
 	return func(ctx context.Context, m *bus.Message) (err error) {
 		if k.steady {
 			m.Config = withoutJitter(m.Config)
+		}
+		if k.crash != nil {
+			ctx = steps.WithStored(ctx, k.crash)
 		}
 		err = isolate.Guarded(ctx, m, next) // as the processor would see it
 		k.mu.Lock()

@@ -45,6 +45,8 @@ type Message struct {
 	// Errors lists the last ten failed runs, oldest first. It is empty if the process was lost each
 	// time.
 	Errors []admin.Attempt `json:"errors,omitempty"`
+	// Steps are the stored results of outbox.Step, in the order in which they ended. Only Get sets them.
+	Steps []admin.Step `json:"steps,omitempty"`
 }
 
 // MarshalJSON implements json.Marshaler. A payload that is JSON is embedded unchanged, any other as
@@ -68,6 +70,8 @@ var _ = hooks.Provide(hooks.Functions{
 	"poison.Rows":    func(f Filter) (store.PoisonFilter, error) { return f.rows(), f.check() },
 })
 
+var stepsOf = hooks.Function[func(text string) []admin.Step]("admin.Steps")
+
 func shown(row store.Poisoned) Message {
 	m := Message{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, Payload: row.Payload,
 		Headers: store.Headers(row.Headers), InsertID: row.InsertID, OrderingKey: row.OrderKey, BlocksKey: row.Parks,
@@ -76,6 +80,7 @@ func shown(row store.Poisoned) Message {
 	if m.PayloadBytes = row.PayloadBytes; m.PayloadBytes == 0 {
 		m.PayloadBytes = len(row.Payload)
 	}
+	m.Steps = stepsOf(row.Steps)
 	for _, e := range errorlog.Attempts(row.Errors) {
 		m.Errors = append(m.Errors, admin.Attempt(e))
 	}

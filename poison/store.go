@@ -107,14 +107,14 @@ func (s *Store) Get(ctx context.Context, db bun.IDB, id int64) (Message, error) 
 	if err != nil {
 		return Message{}, dberr.Wrap(err, "poison: get %d", id)
 	}
-	rows, err := st.Poison.List(ctx, db, store.PoisonFilter{IDs: []int64{id}}, 1)
-	if err == nil && len(rows) == 0 {
+	row, found, err := st.Poison.Get(ctx, db, id)
+	if err == nil && !found {
 		err = ErrNotFound
 	}
 	if err != nil {
 		return Message{}, dberr.Wrap(err, "poison: get %d", id)
 	}
-	return shown(rows[0]), nil
+	return shown(row), nil
 }
 
 // Discard deletes poisoned messages permanently and returns their number. Unknown ids are allowed

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"sync/atomic"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/steps"
 )
 
 // stoppable is a context that can be cancelled separately. It costs nothing until it is cancelled
@@ -13,6 +15,7 @@ type stoppable struct {
 	of   *task     // the task of the call
 	with []*member // the members of a batch
 	made atomic.Pointer[cancellable]
+	log  atomic.Pointer[steps.Log] // made when the consumer asks for it
 }
 
 // isOf reports whether the call is for a message or for a batch with it.
@@ -61,6 +64,9 @@ func (s *stoppable) Err() error {
 
 // Value implements context.Context. context.Cause finds the cause through it.
 func (s *stoppable) Value(key any) any {
+	if key == (steps.Key{}) {
+		return s.steps()
+	}
 	if c := s.made.Load(); c != nil {
 		return c.Value(key)
 	}

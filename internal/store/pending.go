@@ -144,7 +144,7 @@ func (s *PendingStore) around(messages string) string {
 func (s *PendingStore) Get(ctx context.Context, db bun.IDB, id int64, full bool) (Pending, bool, error) {
 	columns := pendingColumns + ", m.headers"
 	if full {
-		columns = dialect.MessageColumns + ", {key of}, {payload bytes} AS payload_bytes"
+		columns = dialect.MessageColumns + ", m.steps, {key of}, {payload bytes} AS payload_bytes"
 	}
 	return first[Pending](ctx, s.tables, db, s.around("SELECT "+columns+" FROM {messages} m WHERE m.id = ?"), id, 1)
 }
@@ -153,7 +153,7 @@ func (s *PendingStore) Get(ctx context.Context, db bun.IDB, id int64, full bool)
 func (s *PendingStore) Head(ctx context.Context, db bun.IDB, id int64, characters int) (Pending, bool, error) {
 	columns := strings.Replace(
 		dialect.MessageColumns, "m.payload,", "substr(m.payload, 1, ?) AS payload,", 1,
-	) + ", {key of}, {payload bytes} AS payload_bytes"
+	) + ", m.steps, {key of}, {payload bytes} AS payload_bytes"
 	return first[Pending](ctx, s.tables, db, s.around("SELECT "+columns+" FROM {messages} m WHERE m.id = ?"), characters, id, 1)
 }
 

@@ -67,6 +67,13 @@ func (s *PoisonStore) List(ctx context.Context, db bun.IDB, f PoisonFilter, limi
 	return s.listPoisoned(ctx, db, dialect.PoisonedColumns, f, limit)
 }
 
+// Get returns a poisoned message with its steps, if it exists.
+func (s *PoisonStore) Get(ctx context.Context, db bun.IDB, id int64) (dialect.Poisoned, bool, error) {
+	return first[dialect.Poisoned](
+		ctx, s.tables, db, `SELECT `+dialect.PoisonedColumns+`, steps, fingerprint, `+keyParked+` FROM {poisoned} WHERE id = ?`, id,
+	)
+}
+
 // ListBriefly is [PoisonStore.List] without the columns that may be large.
 func (s *PoisonStore) ListBriefly(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) ([]dialect.Poisoned, error) {
 	return s.listPoisoned(ctx, db, dialect.BriefColumns, f, limit)
@@ -79,7 +86,7 @@ func (s *PoisonStore) listPoisoned(ctx context.Context, db bun.IDB, columns stri
 
 // Head returns a poisoned message with the first characters of its payload, if it exists.
 func (s *PoisonStore) Head(ctx context.Context, db bun.IDB, id int64, characters int) (dialect.Poisoned, bool, error) {
-	return first[dialect.Poisoned](ctx, s.tables, db, `SELECT `+dialect.BriefColumns+`, fingerprint, `+keyParked+`, headers, errors,
+	return first[dialect.Poisoned](ctx, s.tables, db, `SELECT `+dialect.BriefColumns+`, fingerprint, `+keyParked+`, headers, errors, steps,
 	substr(payload, 1, ?) AS payload, `+s.bytesOf("payload")+` AS payload_bytes FROM {poisoned} WHERE id = ?`, characters, id)
 }
 

@@ -23,6 +23,7 @@ type Message struct {
 	Attempts       int       `bun:"attempts"`
 	Crashes        int       `bun:"crashes"`
 	Errors         string    `bun:"errors"`
+	Steps          string    `bun:"steps"` // only if they were asked for
 
 	// Of a message with a key: the key, its lane, and the message's place in the lane. A lane of 0
 	// is none.

@@ -123,7 +123,7 @@ func (p *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.N
 // wait for its row instead of deadlocking. The new message does not inherit the times of a claimed
 // one.
 const replaceSQL = ` ON CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NULL DO UPDATE SET id = DEFAULT, message_id = EXCLUDED.message_id,
-  priority = EXCLUDED.priority, payload_type = EXCLUDED.payload_type, payload = EXCLUDED.payload, headers = EXCLUDED.headers, attempts = 0, errors = NULL,
+  priority = EXCLUDED.priority, payload_type = EXCLUDED.payload_type, payload = EXCLUDED.payload, headers = EXCLUDED.headers, attempts = 0, errors = NULL, steps = NULL,
   order_key = EXCLUDED.order_key, lane = EXCLUDED.lane, rank = EXCLUDED.rank,
   created_at = CASE WHEN m.id IN (` + heldSQL + `) THEN EXCLUDED.created_at ELSE LEAST(m.created_at, EXCLUDED.created_at) END,
   available_after = CASE WHEN m.id IN (` + heldSQL + `) THEN EXCLUDED.available_after

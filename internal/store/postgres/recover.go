@@ -25,11 +25,11 @@ hit AS MATERIALIZED (
 died AS (INSERT INTO {crashes} (row_id, consumer_type, owner, solo, crashed_at) SELECT h.id, h.consumer_type, h.owner, h.solo, {now} FROM hit h),
 dying AS (
   DELETE FROM {messages} m USING hit h WHERE m.id = h.id AND h.solo AND h.crashes + 1 >= ?
-  RETURNING ` + dialect.MessageColumns + `, m.order_key, m.lane, m.rank),
+  RETURNING ` + dialect.MessageColumns + `, m.steps, m.order_key, m.lane, m.rank),
 poi AS (
-  INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, fingerprint, order_key, lane, rank, parks)
+  INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, steps, fingerprint, order_key, lane, rank, parks)
   SELECT ` + dialect.PoisonedID("dying.id") + `, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
-    available_after, attempts, crashes + 1, errors, {now}, ?, ` + dialect.Crash + `, order_key, lane, rank, lane IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = dying.consumer_type) FROM dying),
+    available_after, attempts, crashes + 1, errors, {now}, ?, steps, ` + dialect.Crash + `, order_key, lane, rank, lane IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = dying.consumer_type) FROM dying),
 bump AS (
   UPDATE {messages} m SET crashes = CASE WHEN h.solo THEN h.crashes + 1 ELSE LEAST(h.crashes + 1, ? - 1) END
   FROM hit h WHERE m.id = h.id AND NOT (h.solo AND h.crashes + 1 >= ?))

@@ -20,9 +20,9 @@ func statements(of func(string) string) dialect.ListStatements {
 		Hit:     `SELECT id, crashes FROM {messages}` + those,
 		Present: `SELECT id, rank < ` + dialect.FirstInstant + ` AS in_order FROM {messages}` + those,
 		Bury: `
-INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, fingerprint, order_key, lane, rank, parks)
+INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, steps, fingerprint, order_key, lane, rank, parks)
 SELECT ` + dialect.PoisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
-  m.available_after, m.attempts, m.crashes + 1, m.errors, {now}, ?, ` + dialect.Crash + `, m.order_key, m.lane, m.rank,
+  m.available_after, m.attempts, m.crashes + 1, m.errors, {now}, ?, m.steps, ` + dialect.Crash + `, m.order_key, m.lane, m.rank,
   m.lane IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = m.consumer_type) FROM {messages} m` + those,
 		Died: `INSERT INTO {crashes} (row_id, consumer_type, owner, solo, crashed_at)
 SELECT m.id, m.consumer_type, j.value ->> 1, j.value ->> 2, {now} FROM json_each(?) j JOIN {messages} m ON m.id = j.value ->> 0`,
@@ -31,9 +31,9 @@ SELECT m.id, m.consumer_type, j.value ->> 1, j.value ->> 2, {now} FROM json_each
 		Delete: `DELETE FROM {messages}` + those,
 		Rest:   of(`UPDATE {claims} SET message_ids = ?«, lanes = ?», leased_until = {now} + ? WHERE id = ?`),
 		Poison: of(`
-INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, fingerprint«, order_key, lane, rank, parks»)
+INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, steps, fingerprint«, order_key, lane, rank, parks»)
 SELECT ` + dialect.PoisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
-  m.available_after, m.attempts + 1, m.crashes, COALESCE(NULLIF(r.errors, ''), m.errors), {now}, r.reason, r.fingerprint«,
+  m.available_after, m.attempts + 1, m.crashes, COALESCE(NULLIF(r.errors, ''), m.errors), {now}, r.reason, m.steps, r.fingerprint«,
   m.order_key, m.lane, m.rank, m.lane IS NOT NULL AND r.parks»
 FROM ` + resSQL + ` r JOIN {messages} m ON m.id = r.mid`),
 		Again: of(`

@@ -73,6 +73,7 @@ func areas() []area {
 		{name: "finish", cases: finishCases()},
 		{name: "extend and disclaim", cases: leaseCases()},
 		{name: "recover", cases: recoverCases()},
+		{name: "steps", cases: stepCases()},
 		{name: "transaction", cases: transactionCases()},
 		{name: "unregistered", cases: unregisteredCases()},
 		{name: "pause", cases: pauseCases()},

@@ -1,0 +1,56 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/steps"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// stepStorage has the steps of the message of a call.
+type stepStorage struct {
+	transactor *transactor
+	ledger     *ledger
+	lease      *lease // of the call; the task may get another one later
+	row        *store.Message
+}
+
+// Live implements steps.Storage.
+func (s *stepStorage) Live() bool { return s.ledger.live(s.lease, time.Now()) }
+
+// Load implements steps.Storage.
+func (s *stepStorage) Load(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	return s.transactor.store.Claims.Steps(ctx, s.transactor.db, s.row.ID)
+}
+
+// Append implements steps.Storage.
+func (s *stepStorage) Append(ctx context.Context, line string) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	held, err := s.transactor.store.Claims.AddStep(ctx, s.transactor.db, s.transactor.owner, store.Fenced{
+		Claim: s.lease.id, ID: s.row.ID, Attempts: s.row.Attempts, Crashes: s.row.Crashes, Lane: s.row.Lane,
+	}, line)
+	if err == nil && !held {
+		err = bus.ErrLeaseLost
+	}
+	return err
+}
+
+// steps returns the steps of the call's message. A batch has none, nor has a consumer with a
+// transaction: what it does is undone with that.
+func (s *stoppable) steps() *steps.Log {
+	if s.of.consumer.settings.BatchSize > 0 || s.of.consumer.transactional {
+		return nil
+	}
+	if l := s.log.Load(); l != nil {
+		return l
+	}
+	e := s.of.worker.executor
+	storage := &stepStorage{e.transactor, e.ledger, s.of.lease, &s.of.row}
+	s.log.CompareAndSwap(nil, steps.New(storage, e.registry.Codec(), s.of.message.Attempt))
+	return s.log.Load()
+}

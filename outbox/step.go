@@ -1,0 +1,48 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/steps"
+)
+
+// ErrNoSteps is returned by [Step] where no message's results can be stored.
+var ErrNoSteps = errors.New("outbox: only a consumer of single messages without a transaction has steps: one made by bus.Consume, run by a Processor")
+
+// Step calls fn once for the message that the consumer's context is of, and stores the result with
+// the message before it returns. Later attempts, in any process, return the stored result without
+// calling fn.
+//
+//	receipt, err := outbox.Step(ctx, "charge", func(ctx context.Context) (Receipt, error) {
+//		return gateway.Charge(ctx, order)
+//	})
+//
+// An error of fn is returned, with the step's name, and nothing is stored: the next attempt calls fn
+// again. So does an attempt after a process that was lost between the end of fn and the stored
+// result: fn must tolerate that, for instance with an idempotency key. A result is stored even if
+// ctx has ended meanwhile. After a lost lease Step returns [bus.ErrLeaseLost] and stores nothing.
+//
+// The name identifies the step within its message: at most 255 bytes, and once per attempt. T is
+// any type that the registry's Codec encodes and decodes. A message has at most 100 steps; a result
+// has at most 64 KiB, all of them 256 KiB ([bus.ErrTooLarge]).
+//
+// Results are removed with the message. They stay with it while it is snoozed, retried, poisoned
+// and requeued. An edit of the payload keeps them; a message that is replaced under its insert id
+// loses them. Step returns [ErrNoSteps] for consumers with a transaction of their own (ConsumeTx), for
+// batches and outside of a Processor; tests use bustest.Steps. It is safe for concurrent use.
+func Step[T any](ctx context.Context, name string, fn func(ctx context.Context) (T, error)) (result T, err error) {
+	log := steps.From(ctx)
+	if log == nil {
+		return result, ErrNoSteps
+	}
+	err = log.Run(ctx, name, &result, func() (any, error) {
+		result, err = fn(ctx)
+		return result, err
+	})
+	if err != nil {
+		return *new(T), fmt.Errorf("outbox: step %q: %w", name, err)
+	}
+	return result, nil
+}
