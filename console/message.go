@@ -97,6 +97,7 @@ func (p *messagePage) loadMessage(r *request) error {
 			ID: m.ID, MessageID: m.MessageID, Consumer: m.Consumer, PayloadType: m.PayloadType, InsertID: m.InsertID,
 			OrderingKey: m.OrderingKey, CreatedAt: m.CreatedAt, AvailableAt: m.AvailableAt, Attempts: m.Attempts, Crashes: m.Crashes,
 			State: admin.Poisoned, Payload: m.Payload, PayloadBytes: m.PayloadBytes, Headers: m.Headers, Errors: m.Errors,
+			Steps: m.Steps,
 		}
 	default:
 		return err
@@ -141,6 +142,9 @@ func (p *messagePage) past(crashes []operator.Crash, fleet []admin.Process) []ev
 			text = "a run failed, which does not count"
 		}
 		all = append(all, event{At: e.At, Text: text, Tone: "bad", Error: e.Error})
+	}
+	for _, s := range p.Steps {
+		all = append(all, event{At: s.StartedAt.Add(s.Took), Text: fmt.Sprintf("step %q stored its result, after %s", s.Name, s.Took.Round(time.Millisecond)), Tone: "good"})
 	}
 	for _, c := range crashes {
 		text := "its process was lost"

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -158,13 +159,16 @@ func (g *messagesGet) run(ctx context.Context, session *operator.Session, ids []
 		pairs = append(pairs, "claimed by", m.Claim.Owner, "claimed", m.Claim.ClaimedAt, "leased until", m.Claim.LeasedUntil)
 	}
 	g.content.withheld(g.app.output, len(m.Errors) > 0)
-	return g.app.fields(append(pairs, contents(m.Headers, m.Payload, m.Errors)...)...)
+	return g.app.fields(append(pairs, contents(m.Headers, m.Payload, m.Errors, m.Steps)...)...)
 }
 
-// contents returns fields: the failed runs of a message, its headers and its payload.
-func contents(headers map[string]string, payload []byte, errors []admin.Attempt) (pairs []any) {
+// contents returns fields: the failed runs of a message, its steps with results, its headers and its payload.
+func contents(headers map[string]string, payload []byte, errors []admin.Attempt, steps []admin.Step) (pairs []any) {
 	for _, attempt := range errors {
 		pairs = append(pairs, fmt.Sprintf("failed run %d", attempt.Attempt), strings.TrimSpace(show.Value(attempt.At)+" "+attempt.Error))
+	}
+	for _, s := range steps {
+		pairs = append(pairs, "step "+s.Name, fmt.Sprintf("%s run %d, %s", show.Value(s.StartedAt), s.Attempt, s.Took.Round(time.Millisecond)))
 	}
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		pairs = append(pairs, "header", name+": "+headers[name])

@@ -168,7 +168,7 @@ func (g *poisonedGet) run(ctx context.Context, session *operator.Session, ids []
 		"fingerprint", m.Fingerprint, "reason", m.Reason, "poisoned", m.PoisonedAt, "created", m.CreatedAt,
 		"attempts", m.Attempts, "crashes", m.Crashes, "insert id", m.InsertID, "key", m.OrderingKey, "payload bytes", m.PayloadBytes}
 	g.content.withheld(g.app.output, len(m.Errors) > 0)
-	return g.app.fields(append(pairs, contents(m.Headers, m.Payload, m.Errors)...)...)
+	return g.app.fields(append(pairs, contents(m.Headers, m.Payload, m.Errors, m.Steps)...)...)
 }
 
 type poisonedExport struct {

@@ -68,6 +68,9 @@ func newRun(b *bar, dsn string, config chaos.WorkerConfig) *run {
 	}
 	testapp.OK(b, outbox.Migrate(r.ctx, r.db, r.registry.Tables()))
 	r.execEach(of(b, keepHistory, mariaHistory))
+	if len(config.Stepped) > 0 {
+		r.execEach("CREATE TABLE step_calls (job bigint, step int, at bigint);\nCREATE TABLE step_results (job bigint, step int, at bigint);")
+	}
 	b.Cleanup(r.keepLogs)
 	b.Cleanup(r.killAll)
 	return r

@@ -37,6 +37,7 @@ type WorkerConfig struct {
 	Ledger  string        // the directory
 	Poll    time.Duration // PollInterval; defaults to 200 ms, so that less time is spent on waiting
 	Plain   []string
+	Stepped []string // those of Plain that do their work in steps
 	Tx      []string
 	Grouped []string // those of Tx that share transactions
 	Batched []string // those that take many at once
@@ -251,7 +252,11 @@ func NewRegistry(recorder *Recorder, config WorkerConfig, others ...bus.Consumer
 			continue
 		}
 		consumers = append(consumers, bus.Consume(name, func(ctx context.Context, job Job) error {
-			return recorder.run(ctx, job, time.Time{}, nil)
+			var effect func() error
+			if slices.Contains(config.Stepped, name) {
+				effect = func() error { return recorder.steps(ctx, job) }
+			}
+			return recorder.run(ctx, job, time.Time{}, effect)
 		}, config.flow(name)...))
 	}
 	for _, name := range config.Tx {

@@ -173,7 +173,10 @@ func TestALostLeaseStoresNoStep(t *testing.T) {
 				return 1, nil
 			})
 			errs = append(errs, err)
-			_, err = outbox.Step(ctx, "two", func(context.Context) (int, error) { return 2, nil })
+			_, err = outbox.Step(ctx, "two", func(context.Context) (int, error) {
+				t.Error("the function of a step was called after the lease was lost")
+				return 2, nil
+			})
 			errs = append(errs, err)
 			return err
 		}))

@@ -46,6 +46,7 @@ type Log struct {
 	loaded bool
 	stored map[string]Entry
 	begun  map[string]bool // in this attempt
+	lost   bool            // another process may run the message
 	size   int             // of the stored text
 }
 
@@ -113,6 +114,9 @@ func (l *Log) begin(ctx context.Context, name string) (entry Entry, done bool, e
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.lost {
+		return entry, false, bus.ErrLeaseLost
+	}
 	if !l.loaded {
 		if err := l.load(ctx); err != nil {
 			return entry, false, err
@@ -175,7 +179,8 @@ func (l *Log) end(ctx context.Context, e Entry) error {
 			l.size += len(line) + 1
 			return nil
 		}
-		if errors.Is(err, bus.ErrLeaseLost) || !pause(ctx) {
+		l.lost = errors.Is(err, bus.ErrLeaseLost)
+		if l.lost || !pause(ctx) {
 			return fmt.Errorf("store the result: %w", err)
 		}
 		if l.load(ctx) == nil {

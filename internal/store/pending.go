@@ -142,7 +142,7 @@ func (s *PendingStore) around(messages string) string {
 
 // Get reads one message with its headers and, with full, its payload and errors.
 func (s *PendingStore) Get(ctx context.Context, db bun.IDB, id int64, full bool) (Pending, bool, error) {
-	columns := pendingColumns + ", m.headers"
+	columns := pendingColumns + ", m.headers, m.steps"
 	if full {
 		columns = dialect.MessageColumns + ", m.steps, {key of}, {payload bytes} AS payload_bytes"
 	}
