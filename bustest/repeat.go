@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -77,6 +78,32 @@ func (k *Kit) loseClaims(ctx context.Context) {
 	found, err := k.store.Claims.Recover(ctx, k.db, math.MaxInt16)
 	if err != nil || found.Claims == 0 {
 		k.problem = fmt.Sprintf("recover the message of a lost process: got %d claims, %v, want one", found.Claims, err)
+	}
+}
+
+// CrashAfterStep runs the oldest due message as [Kit.ProcessNext] does, and loses the process right after
+// outbox.Step has stored the result of the named step: the consumer goes no further and its outcome does
+// not count. The clock moves on by the lease, and another process recovers the message, with one crash
+// counted. The next ProcessNext resumes it. The test fails if the message does not reach the step.
+func (k *Kit) CrashAfterStep(step string, consumers ...string) {
+	k.t.Helper()
+	crashed := false
+	k.crash = func(stored string) {
+		if stored == step {
+			crashed = true
+			runtime.Goexit()
+		}
+	}
+	defer func() { k.crash = nil }()
+	k.repeat = func(ctx context.Context, _ *bus.Message, _ bus.Handler, err error) error {
+		if crashed {
+			k.loseClaims(ctx)
+		}
+		return err
+	}
+	defer func() { k.repeat = nil }()
+	if k.ProcessNext(consumers...); !crashed {
+		k.t.Fatalf("bustest: CrashAfterStep(%q): the message ran without storing that step", step)
 	}
 }
 

@@ -2,7 +2,6 @@ package bustest
 
 import (
 	"context"
-	"runtime"
 	"strings"
 	"sync"
 
@@ -44,30 +43,4 @@ func (m *memory) Append(_ context.Context, line string) error {
 	defer m.mu.Unlock()
 	m.text.WriteString(line)
 	return nil
-}
-
-// CrashAfterStep runs the oldest due message as [Kit.ProcessNext] does, and loses the process right after
-// outbox.Step has stored the result of the named step: the consumer goes no further and its outcome does
-// not count. The clock moves on by the lease, and another process recovers the message, with one crash
-// counted. The next ProcessNext resumes it. The test fails if the message does not reach the step.
-func (k *Kit) CrashAfterStep(step string, consumers ...string) {
-	k.t.Helper()
-	crashed := false
-	k.crash = func(stored string) {
-		if stored == step {
-			crashed = true
-			runtime.Goexit()
-		}
-	}
-	defer func() { k.crash = nil }()
-	k.repeat = func(ctx context.Context, _ *bus.Message, _ bus.Handler, err error) error {
-		if crashed {
-			k.loseClaims(ctx)
-		}
-		return err
-	}
-	defer func() { k.repeat = nil }()
-	if k.ProcessNext(consumers...); !crashed {
-		k.t.Fatalf("bustest: CrashAfterStep(%q): the message ran without storing that step", step)
-	}
 }

@@ -144,7 +144,8 @@ func (p *messagePage) past(crashes []operator.Crash, fleet []admin.Process) []ev
 		all = append(all, event{At: e.At, Text: text, Tone: "bad", Error: e.Error})
 	}
 	for _, s := range p.Steps {
-		all = append(all, event{At: s.StartedAt.Add(s.Took), Text: fmt.Sprintf("step %q stored its result, after %s", s.Name, s.Took.Round(time.Millisecond)), Tone: "good"})
+		text := fmt.Sprintf("step %q stored its result, after %s", s.Name, s.Took.Round(time.Millisecond))
+		all = append(all, event{At: s.StartedAt.Add(s.Took), Text: text, Tone: "good"})
 	}
 	for _, c := range crashes {
 		text := "its process was lost"

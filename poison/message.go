@@ -70,6 +70,7 @@ var _ = hooks.Provide(hooks.Functions{
 	"poison.Rows":    func(f Filter) (store.PoisonFilter, error) { return f.rows(), f.check() },
 })
 
+// stepsOf is what package admin shows of stored steps; immutable.
 var stepsOf = hooks.Function[func(text string) []admin.Step]("admin.Steps")
 
 func shown(row store.Poisoned) Message {

@@ -23,7 +23,7 @@ func orderMutants() []mutant {
 		{"order: ranks are handed out in blocks", file("postgres/migrations/0001_initial.sql", "CACHE 1 OWNED", "CACHE 20 OWNED"),
 			lanes("postgres", "places_are_those*"), `order:`},
 		{"order: a requeued message comes last",
-			in("Returning.RequeueAs", text("{now}, p.order_key, p.lane, p.rank", "{now}, p.order_key, p.lane, p.rank + 100000")),
+			in("Returning.RequeueAs", text("{now}, p.steps, p.order_key, p.lane, p.rank", "{now}, p.steps, p.order_key, p.lane, p.rank + 100000")),
 			lanes("sqlite", atOnce), outOfOrder},
 		{"order: a crash counts for all of a key", in("Lists.begun", without("ordered && seen[c.Lanes[i]]")),
 			lanes("sqlite", "crashed_messages*"), `recovered:`},

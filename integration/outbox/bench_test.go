@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -162,5 +163,44 @@ func BenchmarkDrain(b *testing.B) {
 			testapp.OK(b, <-stopped)
 		}
 		b.ReportMetric(float64(backlog)*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+	})
+}
+
+// BenchmarkStep runs steps, and beside it inserts the same result in a transaction of its own.
+func BenchmarkStep(b *testing.B) {
+	result := strings.Repeat("x", 200)
+	testdb.EachBenchmark(b, func(b *testing.B, db *bun.DB) {
+		var each func(ctx context.Context) error
+		registry, producer := benchRegistry(b, db, func(ctx context.Context, _ signup) error { return each(ctx) })
+		processor := testapp.Must[*outbox.Processor](b)(outbox.NewProcessor(db, registry, outbox.ProcessorConfig{Logger: quiet()}))
+		run := func(b *testing.B, n int, once func(ctx context.Context, i int) error) {
+			each = func(ctx context.Context) error {
+				for i := range n {
+					if err := once(ctx, i); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			testapp.OK(b, testapp.Second(producer.Produce(b.Context(), db, newSignup(1))))
+			testapp.OK(b, testapp.Second(processor.ProcessNext(b.Context())))
+		}
+		b.Run("step", func(b *testing.B) {
+			for b.Loop() {
+				run(b, 10, func(ctx context.Context, i int) error {
+					return testapp.Second(outbox.Step(ctx, fmt.Sprint(i), func(context.Context) (string, error) { return result, nil }))
+				})
+			}
+		})
+		b.Run("insert", func(b *testing.B) {
+			testapp.OK(b, testapp.Second(db.ExecContext(b.Context(), "CREATE TABLE results (n int, result text)")))
+			for b.Loop() {
+				run(b, 10, func(ctx context.Context, i int) error {
+					return db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+						return testapp.Second(tx.ExecContext(ctx, "INSERT INTO results VALUES (?, ?)", i, result))
+					})
+				})
+			}
+		})
 	})
 }

@@ -64,6 +64,7 @@ func (s *shipping) want(t *testing.T, what string, calls ...string) {
 	}
 }
 
+// Promise: steps
 func TestStepsGoOnWhereTheyStopped(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -187,6 +188,32 @@ func TestALostLeaseStoresNoStep(t *testing.T) {
 		}
 		if n := a.Count("SELECT count(*) FROM consumer_messages WHERE steps IS NOT NULL"); n != 0 {
 			t.Errorf("got %d messages with a step, want none", n)
+		}
+	})
+}
+
+// TestAStepIsStoredPastTheTimeout: what it did has happened.
+func TestAStepIsStoredPastTheTimeout(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		calls := 0
+		k := bustest.NewKit(t, db, bus.Consume("slow", func(ctx context.Context, _ order) error {
+			_, err := outbox.Step(ctx, "slow", func(ctx context.Context) (int, error) {
+				if calls++; calls == 1 {
+					<-ctx.Done()
+				}
+				return calls, nil
+			})
+			return errors.Join(err, ctx.Err())
+		}, bus.Timeout(50*time.Millisecond)))
+		k.Produce(order{ID: "1"})
+		if d := k.ProcessNext(); d.Outcome.Outcome != bus.Retried {
+			t.Errorf("outcome: got %s, want a retry after the timeout", &d.Outcome)
+		}
+		k.Advance(time.Hour)
+		k.DrainUntilIdle()
+		if empty(t, k, db); calls != 1 {
+			t.Errorf("got calls of the step's function %d, want 1", calls)
 		}
 	})
 }

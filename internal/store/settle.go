@@ -92,6 +92,21 @@ func (s *ClaimStore) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) (he
 	return held, err
 }
 
+// Steps returns the stored steps of a message; empty if it has none, or is gone.
+func (s *ClaimStore) Steps(ctx context.Context, db bun.IDB, id int64) (string, error) {
+	rows, err := read[[]string](ctx, s.tables, db, `SELECT COALESCE(steps, '') AS steps FROM {messages} WHERE id = ?`, id)
+	if err != nil || len(rows) == 0 {
+		return "", err
+	}
+	return rows[0], nil
+}
+
+// AddStep adds a line to the steps of a claimed message, unless the message is in another state than when
+// the owner claimed it.
+func (s *ClaimStore) AddStep(ctx context.Context, db *bun.DB, owner string, m dialect.Fenced, line string) (held bool, err error) {
+	return retried(ctx, db, func(db bun.IDB) (bool, error) { return s.dialect.AddStep(ctx, db, owner, m, line) })
+}
+
 // Interrupt ends the statement, and maybe the whole session, of an abandoned transaction, so that
 // it can be rolled back. ended is when its context was cancelled or its connection lost: it began
 // no statement after that.

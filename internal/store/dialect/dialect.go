@@ -95,7 +95,7 @@ type Dialect interface {
 
 	BeginRun(ctx context.Context, db *bun.DB) (RunTx, error)
 	Fence(ctx context.Context, tx bun.IDB, f Fence) (held []int64, err error)
-	// AddStep adds a line to the steps of a claimed message, in one transaction, unless the message is
+	// AddStep adds a line to the steps of a claimed message, in one statement, unless the message is
 	// in another state than when the owner claimed it.
 	AddStep(ctx context.Context, db bun.IDB, owner string, m Fenced, line string) (held bool, err error)
 	// Interrupt ends the current statement of a transaction. It spares a session that is in another

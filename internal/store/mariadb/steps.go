@@ -8,14 +8,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// AddStep fences as a transactional consumer does: a subquery in an update would lock the claim.
-func (m *database) AddStep(ctx context.Context, db bun.IDB, owner string, message dialect.Fenced, line string) (held bool, err error) {
-	err = m.InTx(ctx, db, func(tx bun.IDB) error {
-		ids, err := m.Fence(ctx, tx, dialect.Fence{Owner: owner, Messages: []dialect.Fenced{message}})
-		if held = len(ids) > 0; err != nil || !held {
-			return err
-		}
-		return m.Exec(ctx, tx, `UPDATE {messages} SET steps = CONCAT(COALESCE(steps, ''), ?) WHERE id = ?`, line, message.ID)
-	})
-	return held, err
+// addStepSQL reads the claim as it is now: a subquery of an update locks what it reads. Who holds that lock
+// waits for no message that is running.
+const addStepSQL = `UPDATE {messages} m SET m.steps = CONCAT(COALESCE(m.steps, ''), ?)
+WHERE m.id = ? AND m.attempts = ? AND m.crashes = ? AND EXISTS (
+  SELECT 1 FROM {claims} c WHERE c.id = ? AND c.owner = ? AND JSON_CONTAINS(c.message_ids, CAST(m.id AS CHAR)))`
+
+func (m *database) AddStep(ctx context.Context, db bun.IDB, owner string, message dialect.Fenced, line string) (bool, error) {
+	n, err := m.Changed(ctx, db, addStepSQL, line, message.ID, message.Attempts, message.Crashes, message.Claim, owner)
+	return n > 0, err
 }

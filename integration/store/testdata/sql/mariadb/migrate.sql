@@ -66,6 +66,7 @@ CREATE TABLE IF NOT EXISTS `app_consumer_messages` (
   attempts        INT NOT NULL DEFAULT 0,
   crashes         SMALLINT NOT NULL DEFAULT 0,
   errors          MEDIUMTEXT,
+  steps           MEDIUMTEXT,
   keyed           BOOLEAN NOT NULL DEFAULT FALSE,
   KEY app_consumer_messages_due (keyed, crashes, consumer_type, payload_type, available_after, id)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
@@ -109,6 +110,7 @@ CREATE TABLE IF NOT EXISTS `app_poisoned_messages` (
   attempts        INT NOT NULL,
   crashes         SMALLINT NOT NULL,
   errors          MEDIUMTEXT,
+  steps           MEDIUMTEXT,
   poisoned_at     BIGINT NOT NULL,
   reason          TEXT NOT NULL,
   order_key       VARCHAR(255),
