@@ -122,25 +122,6 @@ func TestARateThatDelaysNothing(t *testing.T) {
 	}
 }
 
-func TestRatesAreChecked(t *testing.T) {
-	t.Parallel()
-	for want, option := range map[string]bus.ConsumerOption{
-		"RateLimit 0 in 1s, burst 1: n of 1 or more, a time of more than 0, and a burst of 1 to n are allowed": bus.RateLimit(0, time.Second, 1),
-		"RateLimit 0 in 0s, burst 0":     bus.RateLimit(0, 0, 0),
-		"RateLimit 1 in 0s, burst 1":     bus.RateLimit(1, 0, 1),
-		"RateLimit 5 in 1s, burst 0":     bus.RateLimit(5, time.Second, 0),
-		"KeyRateLimit 5 in 1s, burst 0":  bus.KeyRateLimit(5, time.Second, 0),
-		"RateLimit: the time 25h0m0s":    bus.RateLimit(1, 25*time.Hour, 1),
-		"RateLimit: the burst 3: 1 to 2": bus.RateLimit(2, time.Second, 3),
-		"up to 1000000 a second":         bus.RateLimit(2000, time.Millisecond, 3),
-	} {
-		if _, err := bus.NewRegistry(testapp.Consumed("c", option)); err == nil || !strings.Contains(err.Error(), want) ||
-			strings.Contains(err.Error(), "\n") {
-			t.Errorf("got %v, want %q in it, and one line", err, want)
-		}
-	}
-}
-
 // TestExpiredMessagesDoNotSpendTheRate: a burst that cannot start in time is removed, and what comes later starts in time, as the rate
 // allows.
 // Promise: deadline
