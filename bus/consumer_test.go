@@ -3,7 +3,9 @@ package bus_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -78,10 +80,10 @@ func badFunctions() []wiring {
 }
 
 func badSettings() []wiring {
-	with := func(name string, option bus.ConsumerOption) []bus.Consumer {
-		return []bus.Consumer{bus.Consume(name, ignore[orderPlaced], option)}
+	with := func(name string, options ...bus.ConsumerOption) []bus.Consumer {
+		return []bus.Consumer{bus.Consume(name, ignore[orderPlaced], options...)}
 	}
-	return []wiring{
+	all := []wiring{
 		{"a negative timeout", with("timeout-1", bus.Timeout(-2*time.Second)), []string{`consumer "timeout-1"`, "Timeout -2s", "more than 0"}},
 		{"a timeout that is explicitly zero", with("timeout-2", bus.Timeout(0)), []string{`consumer "timeout-2"`, "Timeout", "more than 0"}},
 		{"a timeout of more than an hour", with("timeout-3", bus.Timeout(time.Hour+1)),
@@ -95,7 +97,57 @@ func badSettings() []wiring {
 			[]string{`consumer "concurrency-1"`, "Concurrency -4", "more than 0"}},
 		{"a concurrency that is explicitly zero", with("concurrency-2", bus.Concurrency(0)),
 			[]string{`consumer "concurrency-2"`, "Concurrency", "more than 0"}},
+		{"a shared limit beside another", with("limit-1", bus.GlobalConcurrency(3), bus.SharedConcurrency("x", 4)),
+			[]string{`consumer "limit-1"`, "SharedConcurrency: the consumer has"}},
+		{"a limit beside a shared one", with("limit-2", bus.SharedConcurrency("x", 4), bus.GlobalConcurrency(3)),
+			[]string{`consumer "limit-2"`, "GlobalConcurrency: the consumer has another"}},
+		{"two shared limits", with("limit-3", bus.SharedConcurrency("x", 4), bus.SharedConcurrency("y", 4)),
+			[]string{`consumer "limit-3"`, "another limit: one is allowed"}},
+		{"a batch of no payload type",
+			[]bus.Consumer{bus.ConsumeRaw("raw", func(context.Context, []*bus.Message) error { return nil }, nil)},
+			[]string{`consumer "raw"`, "no payload type"}},
 	}
+	batch := func(context.Context, []orderPlaced) error { return nil }
+	for i, s := range []struct {
+		want   string
+		option bus.ConsumerOption
+	}{
+		{"BatchSize 1001", bus.BatchSize(1001)},
+		{"BatchSize 0", bus.BatchSize(0)},
+		{"BatchWait 2s", bus.BatchWait(2 * time.Second)},
+	} {
+		name := fmt.Sprint("batch-", i)
+		all = append(all, wiring{s.want, []bus.Consumer{bus.ConsumeBatch(name, batch, s.option)}, []string{strconv.Quote(name), s.want}})
+	}
+	for i, s := range []struct {
+		want   string
+		option bus.ConsumerOption
+	}{
+		{"ConsumeBatch or", bus.BatchSize(2)},
+		{"GlobalConcurrency 0: more than 0", bus.GlobalConcurrency(0)},
+		{"GlobalConcurrency 1001: 1 to 1000", bus.GlobalConcurrency(1001)},
+		{`SharedConcurrency: the name ""`, bus.SharedConcurrency("", 2)},
+		{"KeyConcurrency 0", bus.KeyConcurrency(0)},
+		{"KeyConcurrency 1001", bus.KeyConcurrency(1001)},
+		{"Prioritized", bus.Prioritized(time.Millisecond)},
+		{"RateLimit 0 in 1s, burst 1: n of 1 or more, a time of more than 0, and a burst of 1 to n are allowed", bus.RateLimit(0, time.Second, 1)},
+		{"RateLimit 0 in 0s, burst 0", bus.RateLimit(0, 0, 0)},
+		{"RateLimit 1 in 0s, burst 1", bus.RateLimit(1, 0, 1)},
+		{"RateLimit 5 in 1s, burst 0", bus.RateLimit(5, time.Second, 0)},
+		{"KeyRateLimit 5 in 1s, burst 0", bus.KeyRateLimit(5, time.Second, 0)},
+		{"KeyRateLimit: the burst 2", bus.KeyRateLimit(1, time.Second, 2)},
+		{"RateLimit: the time 25h0m0s", bus.RateLimit(1, 25*time.Hour, 1)},
+		{"RateLimit: the burst 3: 1 to 2", bus.RateLimit(2, time.Second, 3)},
+		{"up to 1000000 a second", bus.RateLimit(2000, time.Millisecond, 3)},
+		{"CircuitBreaker: MinRequests -1: 1 or more", bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: -1})},
+		{"CircuitBreaker: FailureRatio 1.5: more than 0", bus.CircuitBreaker(bus.CircuitBreakerConfig{FailureRatio: 1.5})},
+		{"CircuitBreaker: Window 1ms: 1 s to 1 h", bus.CircuitBreaker(bus.CircuitBreakerConfig{Window: time.Millisecond})},
+		{"CircuitBreaker: Cooldown 2h0m0s: 1 s to 1 h", bus.CircuitBreaker(bus.CircuitBreakerConfig{Cooldown: 2 * time.Hour})},
+	} {
+		name := fmt.Sprint("setting-", i)
+		all = append(all, wiring{s.want, with(name, s.option), []string{strconv.Quote(name), s.want}})
+	}
+	return all
 }
 
 func TestConsumeAcceptsTheLimits(t *testing.T) {
@@ -296,4 +348,38 @@ func TestConsumersDoNotShareOptions(t *testing.T) {
 	names[0] = "changed"
 	assertNames(t, "Names of the first", access.Names(first), []string{"first", "old-1", "old-2", "old-3"})
 	assertNames(t, "Names of the second", access.Names(second), []string{"second", "old-1", "old-2", "old-4"})
+}
+
+// TestOptionsThatExcludeEachOther tests the list in the comment of ConsumerOption.
+func TestOptionsThatExcludeEachOther(t *testing.T) {
+	t.Parallel()
+	options := map[string]bus.ConsumerOption{
+		"Ordered": bus.Ordered(bus.BlockKey), "KeyConcurrency": bus.KeyConcurrency(2), "Fair": bus.Fair(),
+		"KeyRateLimit": bus.KeyRateLimit(1, time.Second, 1), "Prioritized": bus.Prioritized(time.Minute),
+		"GlobalConcurrency": bus.GlobalConcurrency(2), "SharedConcurrency": bus.SharedConcurrency("a", 2),
+		"another":   bus.SharedConcurrency("b", 2),
+		"RateLimit": bus.RateLimit(1, time.Second, 1), "CircuitBreaker": bus.CircuitBreaker(bus.CircuitBreakerConfig{}),
+	}
+	excluded := map[[2]string]bool{
+		{"Ordered", "KeyConcurrency"}: true, {"Ordered", "Fair"}: true, {"KeyConcurrency", "Fair"}: true,
+		{"Prioritized", "Ordered"}: true, {"Prioritized", "KeyConcurrency"}: true, {"Prioritized", "Fair"}: true,
+		{"Prioritized", "KeyRateLimit"}: true, {"GlobalConcurrency", "SharedConcurrency"}: true,
+		{"GlobalConcurrency", "another"}: true, {"SharedConcurrency", "another"}: true,
+	}
+	for one, first := range options {
+		for other, second := range options {
+			if one == other {
+				continue
+			}
+			_, err := bus.NewRegistry(bus.Consume("c", func(context.Context, orderPlaced) error { return nil }, first, second))
+			if want := excluded[[2]string{one, other}] || excluded[[2]string{other, one}]; want != (err != nil) {
+				t.Errorf("%s with %s: got error %v, want one: %t", one, other, err, want)
+			}
+		}
+	}
+	for name, option := range map[string]bus.ConsumerOption{"BatchSize": bus.BatchSize(2), "BatchWait": bus.BatchWait(time.Millisecond)} {
+		if _, err := bus.NewRegistry(bus.Consume("c", func(context.Context, orderPlaced) error { return nil }, option)); err == nil {
+			t.Errorf("%s of single messages: got no error", name)
+		}
+	}
 }

@@ -271,41 +271,24 @@ func TestDefaultChainWithALayerLeftOut(t *testing.T) {
 	}
 }
 
-func TestWithoutTimeoutThereIsNoDeadline(t *testing.T) {
+// TestOuterLayersSeeTheFinalOutcome, the first of them outermost.
+func TestOuterLayersSeeTheFinalOutcome(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		slow := func(ctx context.Context, _ *bus.Message) error {
-			if deadline, ok := ctx.Deadline(); ok {
-				t.Errorf("got deadline %v, want none", deadline)
-			}
-			<-time.After(time.Hour)
-			return ctx.Err()
+	var seen []bus.Outcome
+	layer := func(next bus.Handler) bus.Handler {
+		return func(ctx context.Context, m *bus.Message) error {
+			err := next(ctx, m)
+			seen = append(seen, bus.OutcomeOf(err).Outcome)
+			return err
 		}
-		if got := run(t, delivery(1), slow, without(quiet(), timeoutLayer)...).Outcome; got != bus.Done {
-			t.Errorf("got %s, want %s", got, bus.Done)
-		}
-	})
-}
-
-func TestWithoutRecoverAPanicLeavesTheChain(t *testing.T) {
-	t.Parallel()
-	defer func() {
-		if value := recover(); value != "boom" {
-			t.Errorf("got panic %v, want the handler's own", value)
-		}
-	}()
-	got := run(t, delivery(1), panics("boom"), without(quiet(), recoverLayer)...)
-	t.Errorf("got %s, want a panic", got.Outcome)
-}
-
-func TestWithoutLogThereAreNoLines(t *testing.T) {
-	t.Parallel()
-	lines := newRecorder(slog.LevelDebug)
-	chain := middleware.Default(middleware.Options{Logger: slog.New(lines)})
-	for _, h := range []bus.Handler{returns(nil), returns(errMail), returns(bus.Permanent(errMail)), panics("boom")} {
-		run(t, delivery(1), h, without(chain, logLayer)...)
 	}
-	if got := lines.take(); len(got) != 0 {
-		t.Errorf("got %d lines, want none", len(got))
+	for attempt, want := range map[int]bus.Outcome{1: bus.Retried, 2: bus.Poisoned} {
+		seen = nil
+		failing := func(context.Context, *bus.Message) error { return errors.New("no") }
+		chain := middleware.Default(middleware.Options{OuterMiddleware: []bus.Middleware{layer, layer}, Middleware: []bus.Middleware{layer}})
+		_ = bus.Compose(failing, chain...)(t.Context(), &bus.Message{Attempt: attempt, Config: &bus.ConsumerConfig{MaxAttempts: 2}})
+		if len(seen) != 3 || seen[0] != bus.Errored || seen[1] != want || seen[2] != want {
+			t.Errorf("attempt %d: got %v, want the outer layers to see %s, and the inner one that nobody has judged", attempt, seen, want)
+		}
 	}
 }

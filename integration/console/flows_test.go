@@ -3,11 +3,14 @@ package console_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -201,4 +204,78 @@ func TestBehindAProxy(t *testing.T) {
 			t.Errorf("got %s, want that it is below /a/b/, the first page", b.path())
 		}
 	})
+}
+
+// TestConfirmingMany: what is chosen is looked at together, however many messages these are, and what is gone is left out.
+func TestConfirmingMany(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		a.ProduceMany(99)
+		var statements atomic.Int64
+		hooked := db.WithQueryHook(testapp.QueryHook(func(context.Context, string) { statements.Add(1) }))
+		s := newSite(t, hooked, ops.Administrator)
+		var ids strings.Builder
+		for _, m := range a.Pending() {
+			fmt.Fprintf(&ids, "&id=%d", m.ID)
+		}
+		page := s.must("confirm?do=cancel" + ids.String() + "&id=4711")
+		if n := statements.Load(); n > 10 {
+			t.Errorf("got %d statements, want 10 at most", n)
+		}
+		if n := strings.Count(page.body, `<input type="hidden" name="id"`); n != 99 ||
+			!strings.Contains(page.body, "Cancel 99 messages?") || !strings.Contains(page.body, "1 message is there no more, and left out: 4711.") {
+			t.Errorf("got %d messages to confirm in %s, want 99, and that one is gone", n, page)
+		}
+	})
+}
+
+// TestLongExports: an export may take longer than the server's time for an answer.
+func TestLongExports(t *testing.T) {
+	t.Parallel()
+	const enough = 300 * time.Millisecond
+	slow := func(_ *site, c *ops.Config, _ *consoleConfig) {
+		c.Redact = func(_ context.Context, content ops.Content) ops.Content {
+			<-time.After(enough / 10) // of 48 messages
+			return content
+		}
+	}
+	s := newSite(t, inWorld(t, "normal"), ops.Administrator, slow)
+	server := httptest.NewUnstartedServer(s.console)
+	server.Config.WriteTimeout = enough
+	server.Start()
+	t.Cleanup(server.Close)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+prefix+"export",
+		strings.NewReader(url.Values{"reason": {"to look at"}}.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	answer, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	lines, err := io.ReadAll(answer.Body)
+	if want := count(t, s.db, "SELECT count(*) FROM poisoned_messages"); err != nil || strings.Count(string(lines), "\n") != want ||
+		strings.Contains(string(lines), "not whole") {
+		t.Errorf("got %d lines, %v, want %d", strings.Count(string(lines), "\n"), err, want)
+	}
+}
+
+// TestABegunChangeIsClosed: whoever sees that a change stays started can end that.
+func TestABegunChangeIsClosed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, migrated(t, inWorld(t, "empty")), ops.Administrator)
+	s.exec("INSERT INTO message_operations (kind, actor, reason, target, preview, state, rate, canary, canaries, after_id, up_to_id, changed, left_alone, note, created_at)"+
+		" VALUES ('export', 'ada', 'why', '{}', '', 'started', 0, 0, '', 0, 0, 0, 0, '', ?)", s.ago(time.Hour))
+	id := strconv.Itoa(count(t, s.db, "SELECT MAX(id) FROM message_operations"))
+	if page := s.must("operation?id=" + id).body; !strings.Contains(page, "Its outcome is not known") || !strings.Contains(page, "Stop…") {
+		t.Errorf("got %s, want it to be closed from there", page)
+	}
+	s.post("do", url.Values{"do": {"stop"}, "operation": {id}, "reason": {"looked"}})
+	if n := count(t, s.db, "SELECT count(*) FROM message_operations WHERE state = 'stopped' AND id = "+id); n != 1 {
+		t.Error("want it closed")
+	}
 }

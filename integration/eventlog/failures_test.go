@@ -2,14 +2,20 @@ package eventlog_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/decider"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -124,4 +130,228 @@ func TestEachStatementOfACommandFailsOnce(t *testing.T) {
 			others.exec("DELETE FROM consumer_messages")
 		}
 	}
+}
+
+// TestAnAbortedTransactionDoesNotDelayOthers: on PostgreSQL a statement that fails takes all others of the transaction with it,
+// also when the function gives the event up, or does not return the error.
+func TestAnAbortedTransactionDoesNotDelayOthers(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		discards bool
+		parked   int
+	}{"discarded": {true, 0}, "not returned": {false, 1}} {
+		for _, batch := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, in batches %v", name, batch), func(t *testing.T) {
+				t.Parallel()
+				l := newLedger(t, testdb.Postgres(t))
+				p := balances()
+				p.Name, p.OnError, p.MaxAttempts = "p", projection.Park, 2
+				handle := func(ctx context.Context, tx bun.Tx, stream string, amount int) error {
+					if _, err := tx.NewRaw("INSERT INTO applied VALUES (?, ?, '')", stream, amount).Exec(ctx); err != nil {
+						return err
+					}
+					if amount != 2 {
+						return nil
+					}
+					if _, err := tx.NewRaw("INSERT INTO nonsense VALUES (1)").Exec(ctx); test.discards {
+						return bus.Discard(err)
+					}
+					return nil
+				}
+				p.On = []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx,
+					e moved) error {
+					return handle(ctx, tx, "account-1", e.Amount)
+				})}
+				if batch {
+					p.On, p.Types = nil, []string{"account.moved"}
+					p.Batch = func(ctx context.Context, tx bun.Tx, events []eventlog.RecordedEvent) error {
+						for _, e := range events {
+							if err := handle(ctx, tx, e.Stream, e.Data.(moved).Amount); err != nil {
+								return err
+							}
+						}
+						return nil
+					}
+				}
+				r := l.runner(p)
+				running(t, "runner", r.Run)
+				l.append("account-1", eventlog.AnyVersion, moved{1}, moved{2}, moved{3}, moved{4}, moved{5})
+				eventually(t, "all but one are applied", func() bool { return l.count("SELECT count(*) FROM applied") == 4 })
+				eventually(t, "the shard is at the end", func() bool { return l.count("SELECT position FROM event_subscriptions") == 5 })
+				stats, err := r.Stats(l.ctx)
+				if err != nil || stats[0].Parked != test.parked || stats[0].Halted != 0 || r.Health().Err != nil {
+					t.Errorf("got %+v, error %v, health %v, want %d parked and no outage", stats, err, r.Health().Err, test.parked)
+				}
+			})
+		}
+	}
+}
+
+// What a function's own statement fails with is the function's failure, whatever it looks
+// like: the event is put aside, and others are applied meanwhile.
+func TestAFailingStatementOfAProjectionIsParked(t *testing.T) {
+	cases := []struct {
+		name, statement string
+		timeout         time.Duration
+		atLeast, atMost int64 // runs
+	}{
+		{name: "statement_timeout", statement: "SET LOCAL statement_timeout = '20ms'; SELECT pg_sleep(10)", atLeast: 2, atMost: 2},
+		{name: "lock_timeout", statement: "SET LOCAL lock_timeout = '20ms'; LOCK TABLE locked", atLeast: 2, atMost: 2},
+		// The driver closes the connection of a statement at its deadline. Where the server had not answered by then, that looks like a
+		// lost connection, of which ten in a row count as an attempt.
+		{name: "the deadline of the function", statement: "SELECT pg_sleep(10)", timeout: 100 * time.Millisecond, atLeast: 2, atMost: 60},
+		// On a busy machine the server does not say in time that it takes writes, and a run is
+		// put back: ten of those count as an attempt.
+		{name: "a read-only transaction", statement: "SET LOCAL transaction_read_only = on; INSERT INTO effects VALUES (1)", atLeast: 2,
+			atMost: 60},
+		// Each attempt is counted after ten tries, and again where the statement that writes
+		// it down meets a connection of the pool that has just been ended.
+		{name: "a connection that it ends itself", statement: "SELECT pg_terminate_backend(pg_backend_pid())", atLeast: 10, atMost: 60},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			db := testdb.OpenPostgres(t, testdb.DirectDSN(t)) // one statement has to be cancelled
+			a := newApp(t, db)
+			a.exec("CREATE TABLE locked (n int)")
+			a.exec("CREATE TABLE effects (n int)")
+			holder := testapp.Must[bun.Tx](t)(db.BeginTx(a.ctx, nil))
+			defer holder.Rollback() //nolint:errcheck // it has nothing to say
+			testapp.OK(t, testapp.Second(holder.ExecContext(a.ctx, "LOCK TABLE locked")))
+			var runs, others atomic.Int64
+			runner, err := projection.NewRunner(db, a.log, projection.RunnerConfig{},
+				projection.Projection{Name: "bad", MaxAttempts: 2, AttemptDelay: time.Millisecond, OnError: projection.Park, Timeout: c.timeout,
+					On: []projection.Handler{projection.On(func(ctx context.Context, tx bun.Tx, _ moved) error {
+						runs.Add(1)
+						_, err := tx.ExecContext(ctx, c.statement)
+						return err
+					})}},
+				projection.Projection{Name: "good", On: []projection.Handler{projection.On(func(context.Context, bun.Tx, opened) error {
+					others.Add(1)
+					return nil
+				})}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.append("account-a", eventlog.NoStream, moved{1})
+			running(t, "runner", runner.Run)
+			eventually(t, "the first run", func() bool { return runs.Load() > 0 })
+			a.append("account-b", eventlog.NoStream, opened{"ann"})
+			eventually(t, "the other projection goes on", func() bool { return others.Load() == 1 })
+			eventually(t, "the event is parked", func() bool {
+				parked := testapp.Must[[]projection.Parked](t)(runner.Parked(a.ctx, "bad", 10))
+				return len(parked) == 1
+			})
+			if n := runs.Load(); n < c.atLeast || n > c.atMost {
+				t.Errorf("runs: got %d, want %d to %d", n, c.atLeast, c.atMost)
+			}
+		})
+	}
+}
+
+// deaf is an error of which the methods panic, being a nil pointer.
+type deaf struct{ cause error }
+
+func (d *deaf) Error() string { return d.cause.Error() }
+func (d *deaf) Unwrap() error { return d.cause }
+
+// TestWhatPanicsIsAFailureOfAProjection, and not the end of the process: its goroutines have nobody above them who
+// would recover.
+func TestWhatPanicsIsAFailureOfAProjection(t *testing.T) {
+	t.Parallel()
+	none := func(context.Context, bun.Tx, []eventlog.RecordedEvent) error { return nil }
+	upcasting, err := eventlog.NewTypes(eventlog.Event[opened](), eventlog.Event[moved](eventlog.Schema(2),
+		eventlog.Upcaster(1, func(context.Context, []byte) ([]byte, error) { panic("no form") })))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		types      *eventlog.Types
+		config     projection.RunnerConfig
+		projection projection.Projection
+		says       string
+	}{
+		"upcaster of a batch": {types: upcasting, projection: projection.Projection{Batch: none, Types: []string{"account.moved"}},
+			says: "no form"},
+		"telemetry": {says: "no meter", projection: projection.Projection{Batch: none, Types: []string{"account.moved"}},
+			config: projection.RunnerConfig{Telemetry: func(bus.ProduceFunc) bus.ProduceFunc {
+				return func(context.Context, *bus.Batch) error { panic(errors.New("no meter")) }
+			}}},
+		"telemetry that keeps a batch": {says: "has not passed a batch on",
+			projection: projection.Projection{Batch: none, Types: []string{"account.moved"}},
+			config: projection.RunnerConfig{Telemetry: func(bus.ProduceFunc) bus.ProduceFunc {
+				return func(context.Context,
+					*bus.Batch) error {
+					return nil
+				}
+			}}},
+		"an error that cannot speak": {says: "deaf", config: projection.RunnerConfig{Chain: []bus.Middleware{}},
+			projection: projection.Projection{
+				On: []projection.Handler{projection.On(func(context.Context, bun.Tx, moved) error { return (*deaf)(nil) })}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+				newApp(t, db).append("account-1", eventlog.NoStream, moved{1}, moved{2})
+				l := &ledger{setup{types: test.types}.newApp(t, db)}
+				test.projection.Name, test.projection.AttemptDelay, test.config.PollInterval = "p", time.Millisecond, 20*time.Millisecond
+				r, err := projection.NewRunner(db, l.log, test.config, test.projection, projection.Projection{
+					Name: "other", On: []projection.Handler{projection.On(func(context.Context, bun.Tx, opened) error { return nil })}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				running(t, "runner", r.Run)
+				eventually(t, "the failure is written down", func() bool {
+					var says string
+					err := db.NewRaw("SELECT COALESCE(last_error, '') FROM event_subscriptions WHERE name = 'p'").Scan(l.ctx, &says)
+					return err == nil && strings.Contains(says, test.says)
+				})
+			})
+		})
+	}
+}
+
+// TestNoEventOfAParkedStreamIsLost has one of another stream fail for good behind it, in
+// the same page.
+func TestNoEventOfAParkedStreamIsLost(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		for _, name := range []string{"one", "batch"} {
+			t.Run(name, func(t *testing.T) {
+				l := &ledger{setup{tables: bus.Tables{Prefix: name + "_"}}.newApp(t, db)}
+				l.exec("CREATE TABLE applied" + name + " (stream text, version int, mode text)")
+				var whole atomic.Bool
+				one := func(ctx context.Context, tx bun.Tx, stream string, version int64, amount int) error {
+					if amount < 0 && !whole.Load() {
+						return bus.Permanent(errors.New("a negative amount"))
+					}
+					_, err := tx.NewRaw("INSERT INTO applied"+name+" VALUES (?, ?, '')", stream, version).Exec(ctx)
+					return err
+				}
+				p := projection.Projection{Name: "p", OnError: projection.ParkStream, AttemptDelay: time.Millisecond}
+				ofMoves(&p, name == "batch", one)
+				// A runner of its own for each part: the next begins with a whole page.
+				run := func(last eventlog.Appended) *projection.Runner {
+					r := l.runner(p)
+					defer running(t, "runner", r.Run)()
+					testapp.OK(t, r.WaitFor(l.ctx, "p", last))
+					return r
+				}
+				run(l.append("account-a", eventlog.AnyVersion, moved{-1}))
+				l.append("account-a", eventlog.AnyVersion, moved{2}, moved{3})
+				l.append("account-b", eventlog.AnyVersion, moved{-4})
+				r := run(l.append("account-a", eventlog.AnyVersion, moved{5}))
+				if parked, err := r.Parked(l.ctx, "p", 10); len(parked) != 5 || err != nil {
+					t.Errorf("parked: got %+v and %v, want all 5", parked, err)
+				}
+				whole.Store(true)
+				if n, err := r.RetryParked(l.ctx, "p"); n != 5 || err != nil {
+					t.Errorf("retry parked: got %d and %v, want 5", n, err)
+				}
+				if n := l.count("SELECT count(*) FROM applied" + name); n != 5 {
+					t.Errorf("applied in the end: got %d, want each of 5 once", n)
+				}
+			})
+		}
+	})
 }

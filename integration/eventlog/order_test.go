@@ -6,15 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog/decider"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // linked is an event that knows which one its writer had seen before.
@@ -219,5 +224,111 @@ func TestManyWritersOnSQLite(t *testing.T) {
 	follower.follow(t, a)
 	if follower.after != 80 {
 		t.Errorf("events: got %d, want 80, without gaps", follower.after)
+	}
+}
+
+// deposit is a message whose consumer decides on the one account that all meet at.
+type deposit struct{}
+
+func (deposit) PayloadType() string { return "deposit" }
+
+// TestAHotStreamCountsNoAttempts has two processors decide on one stream, message by
+// message: whoever was second is repeated, which is no failed attempt.
+// Promise: conflict
+func TestAHotStreamCountsNoAttempts(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		const messages = 120
+		var a *app
+		d := accounts(100)
+		patience := 30 * time.Second // which a machine that is busy with other tests needs to wait for its turn
+		a = newApp(t, db, outbox.ConsumeTx("decide", func(ctx context.Context, tx bun.Tx, _ deposit) error {
+			_, _, err := decider.Handle(ctx, a.log, tx, d, "hot", 1)
+			return err
+		}, bus.Timeout(patience)))
+		// A second run that counts would be the last: process has MaxAttempts 2.
+		a.exec("CREATE TABLE counted (errors text)")
+		if a.isPostgres() {
+			a.exec(`CREATE FUNCTION count_attempt() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO counted VALUES (NEW.errors); RETURN NEW; END $$`)
+			a.exec(`CREATE TRIGGER count_attempt AFTER UPDATE ON consumer_messages FOR EACH ROW WHEN (NEW.attempts > OLD.attempts) EXECUTE FUNCTION count_attempt()`)
+		} else {
+			a.exec(`CREATE TRIGGER count_attempt AFTER UPDATE ON consumer_messages WHEN NEW.attempts > OLD.attempts BEGIN INSERT INTO counted VALUES (NEW.errors); END`)
+		}
+		items := make([]outbox.Item, messages)
+		for i := range items {
+			items[i].Payload = deposit{}
+		}
+		testapp.OK(t, testapp.Second(a.producer.ProduceMany(a.ctx, db, items...)))
+		a.process()
+		if a.isPostgres() { // one more at the one write lock of SQLite only waits
+			a.process()
+		}
+		eventually(t, "all have decided", func() bool { return a.count("SELECT count(*) FROM consumer_messages") == 0 })
+		var counted []string
+		if err := db.NewRaw("SELECT errors FROM counted").Scan(t.Context(), &counted); err != nil || len(counted) > 0 {
+			t.Errorf("attempts that counted: got %d, error %v, want none: %s", len(counted), err, counted)
+		}
+		if n := a.count("SELECT count(*) FROM poisoned_messages"); n != 0 {
+			t.Errorf("poisoned: got %d, want none", n)
+		}
+		state, _, err := decider.Load(a.ctx, a.log, db, d, "hot")
+		if err != nil || state.Balance != messages {
+			t.Errorf("state: got %+v and %v, want a balance of %d", state, err, messages)
+		}
+	})
+}
+
+// TestAnOpenSnapshotDelaysNothing has a reader keep its snapshot while thousands of
+// events come, and a writer commit after others of later numbers: nothing is
+// skipped or inverted, and numbering goes on. What it has to pass over, because the
+// snapshot might still see it, makes it slower, but not by much.
+func TestAnOpenSnapshotDelaysNothing(t *testing.T) {
+	t.Parallel()
+	const rounds, each = 10, 1000
+	a := newApp(t, testdb.Postgres(t))
+	a.append("account-0", eventlog.NoStream, moved{0})
+	snapshot, err := a.db.BeginTx(a.ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snapshot.Rollback() //nolint:errcheck // it has only read
+	testapp.OK(t, testapp.Second(snapshot.NewRaw("SELECT count(*) FROM events").Exec(a.ctx)))
+	straggler, err := a.db.BeginTx(a.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testapp.OK(t, testapp.Second(a.log.Append(a.ctx, straggler, "account-late", eventlog.NoStream, moved{1})))
+	events := make([]bus.Payload, each)
+	for i := range events {
+		events[i] = moved{i}
+	}
+	follower := newReader()
+	var ticks, pages []time.Duration
+	for round := range rounds {
+		a.append(fmt.Sprintf("account-%d", round%3+1), eventlog.AnyVersion, events...)
+		begun := time.Now()
+		if n := a.number(); n < each {
+			t.Errorf("numbered beside a snapshot: got %d, want %d", n, each)
+		}
+		pages = append(pages, time.Since(begun))
+		a.append("account-0", eventlog.AnyVersion, moved{round})
+		begun = time.Now()
+		a.number()
+		ticks = append(ticks, time.Since(begun))
+		follower.follow(t, a)
+	}
+	testapp.OK(t, straggler.Commit())
+	a.append("account-late", 1, moved{2}, moved{3})
+	a.number()
+	follower.follow(t, a)
+	if want := int64(1 + rounds*(each+1) + 3); follower.after != want || follower.versions["account-late"] != 3 {
+		t.Errorf("after the straggler: got position %d and its version %d, want %d and 3", follower.after,
+			follower.versions["account-late"], want)
+	}
+	slices.Sort(ticks)
+	slices.Sort(pages)
+	t.Logf("numbering one event beside a snapshot older than %d: median %s, worst %s", rounds*each, ticks[rounds/2], ticks[rounds-1])
+	if median, page := ticks[rounds/2], pages[rounds/2]; median > page {
+		t.Errorf("numbering one event beside a snapshot: got a median of %s, want it far below the %s of %d events", median, page, each)
 	}
 }

@@ -3,24 +3,22 @@ package fxmodule_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/uptrace/bun"
-
-	"github.com/asyncmonolith/asyncmonolith-go/admin"
-
 	otelapi "go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/propagation"
-
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/fx"
 	"go.uber.org/fx/fxevent"
 	"go.uber.org/fx/fxtest"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
@@ -28,8 +26,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	"github.com/asyncmonolith/asyncmonolith-go/notify"
-
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
@@ -281,5 +279,57 @@ func TestFxRefusesOtherTypes(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "fxmodule: "+want+" is provided") {
 			t.Errorf("%s: got %v, want it refused", want, err)
 		}
+	}
+}
+
+// TestFxNamesMistakesFirstAndInOneOrder makes mistakes in many consumers, which fx
+// shuffles.
+func TestFxNamesMistakesFirstAndInOneOrder(t *testing.T) {
+	t.Parallel()
+	var consumers []any
+	for i := range 8 {
+		consumers = append(consumers, func() bus.Consumer {
+			return bus.Consume[order](fmt.Sprint("bad-", i), nil, bus.Timeout(-1),
+				func(c *bus.ConsumerConfig) { c.MaxAttempts, c.Concurrency = -1, -1 })
+		})
+	}
+	db, first := testdb.SQLite(t), ""
+	for range 5 {
+		err := fx.New(fx.NopLogger, fx.Supply(db), fxmodule.Module, fxmodule.Consumers(consumers...)).Err()
+		if err == nil || !strings.HasPrefix(err.Error(), `bus: consumer "bad-0": `) {
+			t.Fatalf("got %v, want the first mistake at once", err)
+		}
+		if first == "" {
+			first = err.Error()
+		}
+		if err.Error() != first {
+			t.Errorf("got %v, want it like before: %s", err, first)
+		}
+	}
+}
+
+func TestFxTakesOnPoison(t *testing.T) {
+	t.Parallel()
+	db := testdb.SQLite(t)
+	told := make(chan string, 1)
+	hook := func() middleware.OnPoison {
+		return func(_ context.Context, m *bus.Message, _ string, err error) { told <- m.Consumer + ": " + err.Error() }
+	}
+	consumer := bus.Consume("c", func(context.Context, order) error { return bus.Permanent(errors.New("no luck")) })
+	app := fx.New(fx.NopLogger, fx.Supply(db), fx.Provide(hook), fxmodule.Module, fxmodule.Migrate(), fxmodule.Consumers(consumer),
+		fx.Invoke(func(lifecycle fx.Lifecycle, p *outbox.Producer) {
+			lifecycle.Append(fx.StartHook(func(ctx context.Context) error { return testapp.Second(p.Produce(ctx, db, order{})) }))
+		}))
+	testapp.OK(t, app.Start(t.Context()))
+	if got := <-told; got != "c: no luck" {
+		t.Errorf("told: got %q, want the consumer and its error", got)
+	}
+	if err := app.Stop(context.WithoutCancel(t.Context())); err != nil {
+		t.Error(err)
+	}
+	both := fx.New(fx.NopLogger, fx.Supply(db, outbox.ProcessorConfig{Middleware: []bus.Middleware{middleware.Recover()}}), fx.Provide(hook),
+		fxmodule.Module, fxmodule.Consumers(consumer)).Err()
+	if both == nil || !strings.Contains(both.Error(), "middleware.OnPoison") {
+		t.Errorf("beside a whole chain: got %v, want it refused", both)
 	}
 }

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
@@ -128,5 +131,85 @@ func TestARetryThatFailsCountsWhatItApplied(t *testing.T) {
 				t.Errorf("in the end: it says that %d changed, want 3", after.Changed)
 			}
 		})
+	})
+}
+
+type deposited struct{ Amount int }
+
+func (deposited) PayloadType() string { return "account.deposited" }
+
+// TestAResetThatPanicsPausesItsOperation, rather than the process: every other one would take the operation up and die, too.
+func TestAResetThatPanicsPausesItsOperation(t *testing.T) {
+	t.Parallel()
+	for name, reset := range map[string]func(context.Context, bun.Tx) error{
+		"panics":             func(context.Context, bun.Tx) error { panic("no table") },
+		"ends its goroutine": func(context.Context, bun.Tx) error { runtime.Goexit(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+				service, readers, err := balances(db, reset)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := errors.Join(outbox.Migrate(t.Context(), db, bus.Tables{}),
+					readers.Check(t.Context())); err != nil { // which enters the projection
+					t.Fatal(err)
+				}
+				session := operator.As(service, ops.Principal{Name: "ada", Role: ops.Administrator})
+				o := testapp.Must[ops.Operation](t)(session.Operations().Plan(t.Context(), ops.Rebuild, ops.Target{Projection: "balances"}))
+				testapp.Must[ops.Operation](t)(session.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "columns were added"}))
+				runner := testapp.Must[*ops.Runner](t)(ops.NewRunner(service, readers))
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- runner.Run(ctx) }()
+				paused := func() bool {
+					found, _, err := session.Operations().List(t.Context(), admin.Page{})
+					return err == nil && found[0].State == ops.Paused && strings.HasPrefix(found[0].Note, "it failed")
+				}
+				testapp.Eventually(t, "the operation is paused, and says why", paused)
+				stop()
+				if err := <-ended; err != nil {
+					t.Errorf("run: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestAnOperationOfANewerVersionIsLeftToIt: a filter field, or a kind, that this version does not know would have it change more
+// than was planned. Others are carried out meanwhile.
+// Promise: newer-plan
+func TestAnOperationOfANewerVersionIsLeftToIt(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"), testapp.Consumed("d"), testapp.Consumed("e"), testapp.Consumed("f"),
+			testapp.Consumed("g"))
+		a.ProduceMany(3)
+		service := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
+		session := operator.As(service, someone(ops.Administrator))
+		start := func(consumer, change string, args ...any) int64 {
+			o := planned(t, session, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: consumer}})
+			testapp.Must[ops.Operation](t)(session.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "of a test"}))
+			a.Exec("UPDATE message_operations SET "+change+" WHERE id = ?", append(args, o.ID)...)
+			return o.ID
+		}
+		newer := []int64{
+			start("c", "target = ?", `{"pending":{"consumer":"c","tenant":"acme"}}`),
+			start("d", "target = ?", `{"pending":{"consumer":"d"},"slowly":true}`),
+			start("e", "kind = ?", "archive"),
+		}
+		runner(t, service)
+		for _, known := range []string{"f", "g"} { // two, so that the runner has looked at the others before the second
+			awaitState(t, session, start(known, "kind = ?", "cancel"), ops.Done)
+		}
+		for _, id := range newer {
+			if o := operationOf(t, session, id); o.State != ops.Waiting {
+				t.Errorf("got %+v, want that it waits for a version that knows it", o)
+			}
+		}
+		if left := len(a.Pending()); left != 9 {
+			t.Errorf("got %d messages left, want 9 of 15", left)
+		}
 	})
 }

@@ -278,26 +278,3 @@ func TestRunOnly(t *testing.T) {
 		}
 	})
 }
-
-// TestUnknownKinds: what a later version has started is left to those who know it, and holds up nothing.
-func TestUnknownKinds(t *testing.T) {
-	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		a, _ := testapp.NewPoisoned(t, db, 2, testapp.Consumed("c"), testapp.Consumed("d"))
-		d := serviceOf(t, db, a.Registry)
-		s := operator.As(d, someone(ops.Administrator))
-		start := func(consumer string) int64 {
-			t.Helper()
-			return testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), planned(t, s, ops.Discard, ofConsumer(consumer)).ID,
-				ops.StartOptions{Reason: "why"})).ID
-		}
-		later := start("c")
-		a.Exec("UPDATE message_operations SET kind = 'reclassify' WHERE id = ?", later)
-		known := start("d")
-		runner(t, d)
-		awaitState(t, s, known, ops.Done)
-		if o := operationOf(t, s, later); o.State != ops.Waiting {
-			t.Errorf("got %+v, want that it waits for who knows it", o)
-		}
-	})
-}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -419,26 +418,5 @@ func TestABatchKnowsThatItLostAConflict(t *testing.T) {
 				t.Errorf("got %d tries, want another for the conflict", tries.Load())
 			}
 		})
-	}
-}
-
-func TestOptionsForBatchesAreChecked(t *testing.T) {
-	t.Parallel()
-	batch := func(context.Context, []order) error { return nil }
-	for want, c := range map[string]bus.Consumer{
-		"BatchSize 1001":  bus.ConsumeBatch("c", batch, bus.BatchSize(1001)),
-		"BatchSize 0":     bus.ConsumeBatch("c", batch, bus.BatchSize(0)),
-		"BatchWait 2s":    bus.ConsumeBatch("c", batch, bus.BatchWait(2*time.Second)),
-		"ConsumeBatch or": testapp.Consumed("c", bus.BatchSize(2)),
-		"no payload type": bus.ConsumeRaw("c", func(context.Context, []*bus.Message) error { return nil }, nil),
-	} {
-		if _, err := bus.NewRegistry(c); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q in it", err, want)
-		}
-	}
-	_, err := outbox.NewProcessor(testdb.SQLite(t),
-		testapp.Must[*bus.Registry](t)(bus.NewRegistry(bus.ConsumeBatch("c", batch, outbox.GroupCommit(2)))), outbox.ProcessorConfig{})
-	if err == nil || !strings.Contains(err.Error(), "GroupCommit is for consumers of single messages") {
-		t.Errorf("got %v, want GroupCommit refused", err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/uptrace/bun"
 
@@ -26,7 +25,6 @@ func TestProducerWritesOneRowPerConsumer(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var n atomic.Int64
 		a := testapp.New(t, db, testapp.Counting("first", &n), testapp.Counting("second", &n))
-		before := time.Now().Add(-time.Second)
 		receipt := a.Produce(order{ID: "1", N: 7}, outbox.Header("tenant", "acme"))
 		if receipt.Enqueued != 2 || receipt.Duplicates != 0 {
 			t.Errorf("receipt: got %+v, want 2 enqueued", receipt)
@@ -45,9 +43,6 @@ func TestProducerWritesOneRowPerConsumer(t *testing.T) {
 		due := "SELECT count(*) FROM consumer_messages WHERE available_after = created_at"
 		if n := a.Count(due); n != 2 {
 			t.Errorf("rows available at once: got %d, want 2", n)
-		}
-		if !before.Before(time.Now()) {
-			t.Error("the clock stands still")
 		}
 	})
 }

@@ -360,22 +360,6 @@ func TestExpectedMessagesArePolledForByType(t *testing.T) {
 	})
 }
 
-// TestUnregisteredMessagesAreReportedOnce: once for each kind, not every minute.
-func TestUnregisteredMessagesAreReportedOnce(t *testing.T) {
-	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
-		a := newApp(testapp.Consumed("c"))
-		a.ProduceAt(ctx, order{ID: "1"})
-		a.Exec("UPDATE consumer_messages SET consumer_type = 'gone'")
-		var log testapp.Lines
-		r := a.StartWith(ctx, outbox.ProcessorConfig{Logger: log.Logger()})
-		<-time.After(10 * time.Minute)
-		if got := strings.Count(log.String(), "no consumer registered here takes"); got != 1 {
-			t.Errorf("warnings in ten minutes: got %d, want one", got)
-		}
-		r.MustStop()
-	})
-}
-
 // reluctant refuses the first connections, as a server does that is starting.
 type reluctant struct {
 	driver.Connector

@@ -405,6 +405,8 @@ func TestGroupCommitMistakes(t *testing.T) {
 		{outbox.ConsumeTx("c", tx, outbox.GroupCommit(51)), `outbox: consumer "c": GroupCommit 51: 1 to 50 are allowed`},
 		{bus.Consume("c", func(context.Context, order) error { return nil }, outbox.GroupCommit(5)),
 			`outbox: consumer "c": GroupCommit is for consumers made by ConsumeTx`},
+		{bus.ConsumeBatch("c", func(context.Context, []order) error { return nil }, outbox.GroupCommit(2)),
+			`outbox: consumer "c": GroupCommit is for consumers of single messages: a batch has one transaction anyway`},
 	} {
 		registry, err := bus.NewRegistry(test.consumer)
 		if err != nil {

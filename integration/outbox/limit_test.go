@@ -160,25 +160,13 @@ func TestWhatRunsWithoutASlotIsCancelled(t *testing.T) {
 	})
 }
 
-func TestLimitsAreChecked(t *testing.T) {
+func TestASharedLimitHasOneSize(t *testing.T) {
 	t.Parallel()
-	for want, consumers := range map[string][]bus.Consumer{
-		"GlobalConcurrency 0: more than 0":            {testapp.Consumed("c", bus.GlobalConcurrency(0))},
-		"GlobalConcurrency 1001: 1 to 1000":           {testapp.Consumed("c", bus.GlobalConcurrency(1001))},
-		`SharedConcurrency: the name ""`:              {testapp.Consumed("c", bus.SharedConcurrency("", 2))},
-		"SharedConcurrency: the consumer has":         {testapp.Consumed("c", bus.GlobalConcurrency(3), bus.SharedConcurrency("x", 4))},
-		"GlobalConcurrency: the consumer has another": {testapp.Consumed("c", bus.SharedConcurrency("x", 4), bus.GlobalConcurrency(3))},
-		"another limit: one is allowed":               {testapp.Consumed("c", bus.SharedConcurrency("x", 4), bus.SharedConcurrency("y", 4))},
-		`the limit "s" is 3, and 2 for c`: {testapp.Consumed("b", bus.SharedConcurrency("s", 2)),
-			testapp.Consumed("c", bus.SharedConcurrency("s", 3))},
-	} {
-		registry, err := bus.NewRegistry(consumers...)
-		if err == nil {
-			_, err = outbox.NewProcessor(testdb.SQLite(t), registry, outbox.ProcessorConfig{})
-		}
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q in it", err, want)
-		}
+	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry(testapp.Consumed("b", bus.SharedConcurrency("s", 2)),
+		testapp.Consumed("c", bus.SharedConcurrency("s", 3))))
+	_, err := outbox.NewProcessor(testdb.SQLite(t), registry, outbox.ProcessorConfig{})
+	if want := `the limit "s" is 3, and 2 for c`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q in it", err, want)
 	}
 }
 

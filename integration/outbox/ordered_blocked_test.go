@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 // blocking fails for good where a customer is called parked, and for a while where it is called
@@ -134,8 +136,8 @@ func TestStepsFindWhatIsBehindBlockedKeys(t *testing.T) {
 	})
 }
 
-// TestReplacingAcrossAnOrder: a message that replaces one takes none of its order along, nor
-// crashes that are counted in another way.
+// TestReplacingAcrossAnOrder: a message that replaces one has the key of its own produce, or none, and the crashes of the old
+// one.
 func TestReplacingAcrossAnOrder(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
@@ -147,8 +149,10 @@ func TestReplacingAcrossAnOrder(t *testing.T) {
 		plain.Produce(step{"b", 1}, outbox.InsertID("2"))
 		plain.Exec("UPDATE consumer_messages SET crashes = 1 WHERE insert_id = '2'")
 		ordered.Produce(step{"b", 2}, outbox.InsertID("2", outbox.Replace()))
-		if n := plain.Count("SELECT count(*) FROM consumer_messages WHERE keyed <> (lane IS NOT NULL) OR crashes < 0"); n != 0 {
-			t.Errorf("got %d rows whose crashes do not go with their key, want none", n)
+		const asProduced = `SELECT count(*) FROM consumer_messages WHERE insert_id = '1' AND order_key IS NULL AND lane IS NULL AND rank IS NULL
+			OR insert_id = '2' AND order_key = 'customer:b' AND lane IS NOT NULL AND rank IS NOT NULL AND crashes = 1`
+		if n := plain.Count(asProduced); n != 2 || len(plain.Pending()) != 2 {
+			t.Errorf("got %d of %d messages with the key of their produce and the old crashes, want both of 2", n, len(plain.Pending()))
 		}
 		r := ordered.Start(testapp.Fast())
 		testapp.Eventually(t, "both ran", ordered.Empty)
@@ -211,4 +215,64 @@ func TestNoOlderMessageRunsAgainBehindNewerOnes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAProcessThatSkipsPoisonedUnblocksNoKeyOfOneThatDoesNot: a rolling deploy has both, and a blocked key is blocked again once
+// it is over. Only a consumer that skips everywhere goes on.
+// Promise: key-order
+func TestAProcessThatSkipsPoisonedUnblocksNoKeyOfOneThatDoesNot(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var mu sync.Mutex
+		var ran []string
+		release := func(policy bus.PoisonPolicy) *app {
+			return testapp.New(t, db, bus.Consume("c", func(_ context.Context, o order) error {
+				mu.Lock()
+				defer mu.Unlock()
+				ran = append(ran, o.ID)
+				if o.ID == "bad" {
+					return bus.Permanent(errors.New("no luck"))
+				}
+				return nil
+			}, bus.Ordered(policy)))
+		}
+		blocks, skips := release(bus.BlockKey), release(bus.SkipPoisoned)
+		run := func(a *app, want ...string) {
+			t.Helper()
+			steps(t.Context(), a, newProcessor(a, testapp.Fast()))
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Equal(ran, want) {
+				t.Fatalf("ran: got %q, want %q", ran, want)
+			}
+		}
+		blocked := func() int {
+			t.Helper()
+			queues, err := blocks.Admin().Queues(t.Context(), db, "c")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return int(queues[0].BlockedKeys)
+		}
+		blocks.Produce(order{ID: "bad"}, outbox.OrderingKey("k"))
+		run(blocks, "bad")
+		skips.Produce(order{ID: "other"}, outbox.OrderingKey("l"))
+		run(skips, "bad", "other")
+		blocks.Produce(order{ID: "behind"}, outbox.OrderingKey("k"))
+		run(blocks, "bad", "other")
+		if n := blocked(); n != 1 {
+			t.Errorf("blocked keys: got %d, want 1", n)
+		}
+		run(skips, "bad", "other", "behind")
+		if n := blocked(); n != 0 {
+			t.Errorf("blocked keys of a consumer that skips: got %d, want none", n)
+		}
+		store := testapp.Must[*poison.Store](t)(poison.NewStore(skips.Registry))
+		if poisoned := blocks.Poisoned(); len(poisoned) != 1 || !strings.Contains(poisoned[0].Payload, "bad") {
+			t.Fatalf("poisoned: got %+v, want the first", poisoned)
+		}
+		if n, err := store.Discard(t.Context(), db, blocks.Poisoned()[0].ID); n != 1 || err != nil {
+			t.Errorf("discard: got %d, %v, want 1", n, err)
+		}
+	})
 }

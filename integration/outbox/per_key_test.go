@@ -343,16 +343,8 @@ func TestMessagesOfOneInstantAreFound(t *testing.T) {
 	})
 }
 
-// TestKeysThatDoNotGoTogether are refused.
-func TestKeysThatDoNotGoTogether(t *testing.T) {
+func TestMariaDBHasNoLimitOfAKey(t *testing.T) {
 	t.Parallel()
-	for _, options := range [][]bus.ConsumerOption{{bus.KeyConcurrency(0)}, {bus.KeyConcurrency(1001)},
-		{bus.KeyConcurrency(1), bus.Fair()}, {bus.KeyConcurrency(1), bus.Ordered(bus.BlockKey)},
-		{bus.Fair(), bus.Ordered(bus.BlockKey)}, {bus.Fair(), bus.Prioritized(time.Minute)}, {bus.KeyRateLimit(1, time.Second, 2)}} {
-		if _, err := bus.NewRegistry(testapp.Consumed("c", options...)); err == nil {
-			t.Errorf("NewRegistry with %d options: got no error, want one", len(options))
-		}
-	}
 	maria := testdb.MariaDB(t)
 	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry(testapp.Consumed("c", bus.KeyConcurrency(1))))
 	if _, err := outbox.NewProcessor(maria, registry, outbox.ProcessorConfig{}); !errors.Is(err, errors.ErrUnsupported) {

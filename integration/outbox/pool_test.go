@@ -2,13 +2,17 @@ package outbox_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/uptrace/bun"
+
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // competeForThePool has forty consumers compete for a pool that is just as large as
@@ -65,5 +69,66 @@ func TestRenewalsKeepTheirConnection(t *testing.T) {
 			WHEN (OLD.message_ids = NEW.message_ids) EXECUTE FUNCTION refuse()`)
 	if n := a.Count("SELECT last_value FROM renewals"); n < 2*leases {
 		t.Errorf("renewals: got %d in %d leases, want two a lease and more", n, leases)
+	}
+}
+
+// collisions counts statements that were prepared although the connection had them.
+type collisions struct{ n atomic.Int64 }
+
+func (*collisions) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context { return ctx }
+
+func (c *collisions) AfterQuery(_ context.Context, e *bun.QueryEvent) {
+	if e.Err != nil && strings.Contains(e.Err.Error(), "already exists") {
+		c.n.Add(1)
+	}
+}
+
+// TestPartsOfAProgramPrepareNoStatementTwice: processors of one pool know nothing of each other, and look what a connection has.
+func TestPartsOfAProgramPrepareNoStatementTwice(t *testing.T) {
+	t.Parallel()
+	var seen collisions
+	var runs atomic.Int64
+	db := testdb.OpenPostgres(t, testdb.DirectDSN(t)).WithQueryHook(&seen)
+	a := testapp.New(t, db, testapp.Counting("c", &runs))
+	var processors []*testapp.Running
+	for range 3 {
+		processors = append(processors, a.Start(testapp.Fast()))
+	}
+	for range 50 {
+		if _, err := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{})).Produce(t.Context(), db,
+			order{ID: "1"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testapp.Eventually(t, "all ran", func() bool { return runs.Load() == 50 })
+	for _, r := range processors {
+		r.MustStop()
+	}
+	if n := seen.n.Load(); n > 0 {
+		t.Errorf("got %d statements prepared twice on a connection, want none", n)
+	}
+}
+
+// TestAConsumerMayDropPreparedStatements: its connection then lacks those of the library, too. The run that dropped them fails,
+// and none after it.
+func TestAConsumerMayDropPreparedStatements(t *testing.T) {
+	t.Parallel()
+	var ran, dropped atomic.Int64
+	a := testapp.New(t, testdb.Postgres(t), outbox.ConsumeTx("c", func(ctx context.Context, tx bun.Tx, o order) error {
+		if ran.Add(1); o.ID == "drops" && dropped.Add(1) == 1 {
+			if _, err := tx.ExecContext(ctx, "DEALLOCATE ALL"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, bus.AttemptDelay(time.Millisecond)))
+	r := a.Start(testapp.Fast())
+	for _, id := range []string{"before", "drops", "after", "after"} {
+		a.Produce(order{ID: id})
+		testapp.Eventually(t, "all are consumed", a.Empty)
+	}
+	r.MustStop()
+	if got := ran.Load(); got != 5 {
+		t.Errorf("got %d runs of 4 messages, want 5: one failed", got)
 	}
 }

@@ -72,12 +72,6 @@ func TestHigherPrioritiesComeFirst(t *testing.T) {
 // TestPrioritiesFailBeforeAnythingIsWritten where they are not allowed, or cannot be had.
 func TestPrioritiesFailBeforeAnythingIsWritten(t *testing.T) {
 	t.Parallel()
-	for _, options := range [][]bus.ConsumerOption{{bus.Prioritized(time.Millisecond)},
-		{bus.Prioritized(time.Minute), bus.Ordered(bus.BlockKey)}} {
-		if _, err := bus.NewRegistry(testapp.Consumed("c", options...)); err == nil {
-			t.Error("NewRegistry: got no error, want one")
-		}
-	}
 	t.Run("sqlite", func(t *testing.T) {
 		db := testdb.SQLite(t)
 		a := testapp.New(t, db, testapp.Consumed("c"))

@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -122,25 +123,6 @@ func TestARateThatDelaysNothing(t *testing.T) {
 	}
 }
 
-func TestRatesAreChecked(t *testing.T) {
-	t.Parallel()
-	for want, option := range map[string]bus.ConsumerOption{
-		"RateLimit 0 in 1s, burst 1: n of 1 or more, a time of more than 0, and a burst of 1 to n are allowed": bus.RateLimit(0, time.Second, 1),
-		"RateLimit 0 in 0s, burst 0":     bus.RateLimit(0, 0, 0),
-		"RateLimit 1 in 0s, burst 1":     bus.RateLimit(1, 0, 1),
-		"RateLimit 5 in 1s, burst 0":     bus.RateLimit(5, time.Second, 0),
-		"KeyRateLimit 5 in 1s, burst 0":  bus.KeyRateLimit(5, time.Second, 0),
-		"RateLimit: the time 25h0m0s":    bus.RateLimit(1, 25*time.Hour, 1),
-		"RateLimit: the burst 3: 1 to 2": bus.RateLimit(2, time.Second, 3),
-		"up to 1000000 a second":         bus.RateLimit(2000, time.Millisecond, 3),
-	} {
-		if _, err := bus.NewRegistry(testapp.Consumed("c", option)); err == nil || !strings.Contains(err.Error(), want) ||
-			strings.Contains(err.Error(), "\n") {
-			t.Errorf("got %v, want %q in it, and one line", err, want)
-		}
-	}
-}
-
 // TestExpiredMessagesDoNotSpendTheRate: a burst that cannot start in time is removed, and what comes later starts in time, as the rate
 // allows.
 // Promise: deadline
@@ -229,4 +211,64 @@ func TestWhatCrashedGivesNothingBackToARate(t *testing.T) {
 			t.Errorf("%d started within 12 min, want 2 and a burst of 10, and one more at most", n)
 		}
 	})
+}
+
+// rates are five an hour, of a consumer and of a key.
+func rates() map[string]bus.ConsumerOption {
+	return map[string]bus.ConsumerOption{"rate": bus.RateLimit(5, time.Hour, 5), "key rate": bus.KeyRateLimit(5, time.Hour, 5)}
+}
+
+func produceKeyed(ctx context.Context, a *app, n int, options ...outbox.Option) {
+	a.Helper()
+	for i := range n {
+		a.ProduceAt(ctx, order{ID: fmt.Sprint(i)}, append(options, outbox.OrderingKey("k"))...)
+	}
+}
+
+// TestUnstartedMessagesAreReturnedToTheRateAtOnce: two hours later the rate has regained it anyway, and what another process has
+// started since counts.
+// Promise: limits
+func TestUnstartedMessagesAreReturnedToTheRateAtOnce(t *testing.T) {
+	for name, rate := range rates() {
+		t.Run(name, func(t *testing.T) {
+			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+				var runs atomic.Int64
+				a, b := newApp(testapp.Counting("c", &runs, rate)), newApp(testapp.Counting("c", &runs, rate))
+				produceKeyed(ctx, a, 5, outbox.DeliverBy(time.Now().Add(time.Second), bus.Discarded))
+				<-time.After(5 * time.Second)
+				r := a.StartWith(ctx, outbox.ProcessorConfig{PollInterval: 10 * time.Second})
+				testapp.Sooner(t, "the expired ones are discarded", a.Empty)
+				<-time.After(2 * time.Hour)
+				produceKeyed(ctx, b, 5)
+				if n := steps(ctx, b, newProcessor(b, outbox.ProcessorConfig{})); n != 5 {
+					t.Fatalf("the other process ran %d messages, want 5", n)
+				}
+				produceKeyed(ctx, b, 5)
+				<-time.After(5 * time.Minute)
+				r.MustStop()
+				if n := runs.Load(); n != 5 {
+					t.Errorf("within five minutes: got %d runs, want 5", n)
+				}
+			})
+		})
+	}
+}
+
+// TestASingleExpiredMessageDoesNotSpendTheRate: ProcessNext has no next claim that would return it.
+// Promise: deadline
+func TestASingleExpiredMessageDoesNotSpendTheRate(t *testing.T) {
+	for name, rate := range rates() {
+		t.Run(name, func(t *testing.T) {
+			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+				var runs atomic.Int64
+				a := newApp(testapp.Counting("c", &runs, rate))
+				produceKeyed(ctx, a, 5, outbox.DeliverBy(time.Now().Add(time.Second), bus.Discarded))
+				<-time.After(5 * time.Second)
+				produceKeyed(ctx, a, 6)
+				if n := steps(ctx, a, newProcessor(a, outbox.ProcessorConfig{})); n != 10 || runs.Load() != 5 {
+					t.Errorf("got %d messages, of which %d ran, want 10 and 5", n, runs.Load())
+				}
+			})
+		})
+	}
 }

@@ -432,18 +432,3 @@ func TestReplaceTakesTheNewPriority(t *testing.T) {
 		}
 	})
 }
-
-// TestReplaceKeepsNoKeyOfTheOldMessage: a producer of a release in which the consumer has no keys replaces a message with one.
-func TestReplaceKeepsNoKeyOfTheOldMessage(t *testing.T) {
-	t.Parallel()
-	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
-		a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { return nil }, bus.Ordered(bus.BlockKey)))
-		a.Produce(order{ID: "old"}, outbox.InsertID("k"), outbox.OrderingKey("of the old one"))
-		before := testapp.New(t, db, testapp.Consumed("c"))
-		before.Produce(order{ID: "new"}, outbox.InsertID("k", outbox.Replace()))
-		const without = "SELECT count(*) FROM consumer_messages WHERE order_key IS NULL AND lane IS NULL AND rank IS NULL"
-		if n := a.Count(without); n != 1 || len(a.Pending()) != 1 {
-			t.Errorf("got %d messages without a key of %d, want the one", n, len(a.Pending()))
-		}
-	})
-}

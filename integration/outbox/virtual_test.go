@@ -275,7 +275,7 @@ func TestUnregisteredMessagesAreReported(t *testing.T) {
 		a.Registry = registry
 		var log testapp.Lines
 		r := a.StartWith(ctx, outbox.ProcessorConfig{Logger: log.Logger()})
-		<-time.After(5 * time.Second)
+		<-time.After(10 * time.Minute)
 		r.MustStop()
 		for _, want := range []string{"consumer=gone payload_type=order.placed", "consumer=misfit payload_type=order.unheard-of"} {
 			if strings.Count(log.String(), want) != 1 {

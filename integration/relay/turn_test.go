@@ -1,12 +1,17 @@
 package relay_test
 
 import (
+	"context"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
@@ -88,5 +93,131 @@ func TestSeveralProcessesShareAReceiver(t *testing.T) {
 			subs = append(subs, sub)
 		}
 		testapp.Eventually(t, "both subscribe", func() bool { return subs[0].active.Load() && subs[1].active.Load() })
+	})
+}
+
+// queue gives each batch to one of its subscribers, and once more until one acknowledges it.
+type queue struct {
+	batches chan []broker.Record
+	acked   atomic.Int64 // records
+}
+
+func newQueue() *queue { return &queue{batches: make(chan []broker.Record, 1000)} }
+
+// Subscribe implements broker.Subscriber.
+func (q *queue) Subscribe(ctx context.Context, fn func(context.Context, []broker.Record) error) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case batch := <-q.batches:
+			if err := fn(ctx, batch); err != nil {
+				q.batches <- batch
+				continue
+			}
+			q.acked.Add(int64(len(batch)))
+		}
+	}
+}
+
+// held subscribes once it is opened.
+type held struct {
+	broker.Subscriber
+	open chan struct{}
+}
+
+func (h held) Subscribe(ctx context.Context, fn func(context.Context, []broker.Record) error) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-h.open:
+		return h.Subscriber.Subscribe(ctx, fn)
+	}
+}
+
+func refunded(id string) broker.Record {
+	r := event("refund-"+id, order{ID: id})
+	r.Attributes["type"] = "order.refunded"
+	return r
+}
+
+func (s *service) standsBack() bool {
+	closed := s.runner.Health().OpenCircuits
+	return strings.Contains(s.stats().Paused, `"order.refunded"`) && len(closed) == 1 && closed[0].Consumer == "receive:from-shop"
+}
+
+// TestAnOlderInstanceLeavesANewTypeToNewerOnes: acknowledged as unknown, its records would be lost.
+// Promise: relay-types
+func TestAnOlderInstanceLeavesANewTypeToNewerOnes(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		q := newQueue()
+		older := func() *service {
+			return receives(t, db, inbox.NewReceiver("from-shop", q, inbox.Accept[order]()), testapp.Consumed("ship"))
+		}
+		first := older()
+		first.run()
+		q.batches <- []broker.Record{event("1", order{ID: "1"}), refunded("1")}
+		testapp.Eventually(t, "what no instance accepts is dropped", func() bool { return q.acked.Load() == 2 && first.stats().Ignored == 1 })
+
+		gate := held{q, make(chan struct{})}
+		receiver := inbox.NewReceiver("from-shop", gate, inbox.Accept[order](), inbox.Accept[testapp.Refund]())
+		repay := bus.Consume("repay", func(context.Context, testapp.Refund) error { return nil })
+		newer := receives(t, db, receiver, testapp.Consumed("ship"), repay)
+		newer.run()
+		testapp.Eventually(t, "the newer one runs", func() bool { return newer.runner.Health().Ready })
+		q.batches <- []broker.Record{event("2", order{ID: "2"}), refunded("2")}
+		testapp.Eventually(t, "the older one stands back", func() bool { return first.standsBack() || q.acked.Load() > 2 })
+		if n, s := q.acked.Load(), first.stats(); n != 2 || s.Ignored != 1 || s.Accepted != 1 {
+			t.Fatalf("got %d acknowledged and %+v, want the batch given back", n, s)
+		}
+		for i := range 20 {
+			q.batches <- []broker.Record{refunded(fmt.Sprint(3 + i)), event(fmt.Sprint(3+i), order{ID: "n"})}
+		}
+		close(gate.open)
+		testapp.Eventually(t, "the newer one takes all", func() bool { return q.acked.Load() == 44 })
+		if got := newer.Count("SELECT count(*) FROM consumer_messages WHERE consumer_type = 'repay'"); got != 21 {
+			t.Errorf("got %d messages of the new type, want 21", got)
+		}
+		bad := refunded("bad") // what cannot be taken is tried again by a processor of any instance
+		bad.Body = nil
+		q.batches <- []broker.Record{bad}
+		testapp.Eventually(t, "it is parked", func() bool { return q.acked.Load() == 45 })
+		first.Start(testapp.Fast())
+		testapp.Eventually(t, "the older one leaves it", func() bool {
+			later := testapp.In(db, 5*time.Second)
+			return first.Count("SELECT count(*) FROM consumer_messages WHERE consumer_type = 'receive:from-shop' AND available_after > "+later) == 1
+		})
+
+		first.stop()
+		newer.stop()
+		newer.Exec("UPDATE inbox_types SET until = " + testapp.In(db, -time.Second))
+		last := older()
+		last.run()
+		q.batches <- []broker.Record{refunded("30")}
+		testapp.Eventually(t, "once no newer one is left it is dropped", func() bool { return q.acked.Load() == 46 && last.stats().Ignored == 1 })
+	})
+}
+
+// TestAnOlderInstanceGivesItsTurnToANewerOne: of a receiver into the log one instance receives, and the order is kept.
+// Promise: relay-types
+func TestAnOlderInstanceGivesItsTurnToANewerOne(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		b := newBroker()
+		sub := b.subscribe() // each goes on where the other one was
+		olderReceiver := inbox.NewReceiver("from-bank", sub, inbox.AppendToLog("bank"), inbox.Accept[opened]())
+		newerReceiver := intoLog(sub)
+		older := newLedger(t, db, olderReceiver.Consumer())
+		newer := newLedger(t, db, newerReceiver.Consumer())
+		first, _ := older.receives(olderReceiver)
+		testapp.Eventually(t, "the older one receives", sub.active.Load)
+		second, _ := newer.receives(newerReceiver)
+		testapp.Eventually(t, "the newer one stands by", func() bool { return receiverStats(newer, second).Standby })
+		b.put(deposit("account-1", 1), deposit("account-1", 2), deposit("account-1", 3))
+		testapp.Eventually(t, "the newer one has all", func() bool { return sub.acked.Load() == 3 })
+		if got := fmt.Sprint(newer.amounts()["bank-account-1"]); got != "[1 2 3]" {
+			t.Errorf("got %s, want all, in order; the older one: %+v", got, receiverStats(older, first))
+		}
 	})
 }

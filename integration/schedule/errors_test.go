@@ -2,6 +2,8 @@ package schedule_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -124,3 +126,119 @@ func TestScheduleConstructorsReportEverything(t *testing.T) {
 		}
 	}
 }
+
+// catchUpWith fires one schedule whose layer fails at length, and returns the log.
+func catchUpWith(t *testing.T, db *bun.DB, before func(a *app)) string {
+	t.Helper()
+	a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { return nil }))
+	layered(a, func(bus.ProduceFunc) bus.ProduceFunc {
+		return func(context.Context, *bus.Batch) error { return errors.New(strings.Repeat("x", 5<<20)) }
+	})
+	yearly(t.Context(), a, "x")
+	before(a)
+	log := &testapp.Lines{}
+	p := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, a.Producer,
+		schedule.ProcessorConfig{Logger: log.Logger()}))
+	if n, err := p.FireDue(t.Context()); n != 1 || err != nil {
+		t.Errorf("catch up: got %d and %v, want the one", n, err)
+	}
+	if got := log.String(); len(got) > 40<<10 || strings.Count(got, "schedule cannot fire") != 1 {
+		t.Errorf("log: got %d bytes, want a line of some KB: %.300s", len(got), got)
+	}
+	return log.String()
+}
+
+// TestErrorsOfSchedulesAreLoggedCut has a layer fail with one of some megabytes.
+func TestErrorsOfSchedulesAreLoggedCut(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) { catchUpWith(t, db, func(*app) {}) })
+	// And when it its error cannot be stored either.
+	log := catchUpWith(t, testdb.SQLite(t), func(a *app) {
+		a.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON scheduled_messages WHEN NEW.last_error IS NOT NULL BEGIN SELECT RAISE(ABORT, 'no'); END`)
+	})
+	if !strings.Contains(log, "its error cannot be stored") {
+		t.Errorf("log: got %.300s, want that its error cannot be stored", log)
+	}
+}
+
+// deaf is an error of which the methods panic, being a nil pointer.
+type deaf struct{ cause error }
+
+func (d *deaf) Error() string { return d.cause.Error() }
+func (d *deaf) Unwrap() error { return d.cause }
+
+// TestAChainThatPanicsDoesNotDelayOthers: what runs here has nobody above it who would recover.
+func TestAChainThatPanicsDoesNotDelayOthers(t *testing.T) {
+	t.Parallel()
+	second := func(m *bus.Message) bool { return string(m.Payload) == `{"id":"2","n":0}` }
+	panics := bus.PerMessage(func(_ context.Context, m *bus.Message) error {
+		if second(m) {
+			panic(errors.New("no tenant"))
+		}
+		return nil
+	})
+	cannotSay := bus.PerMessage(func(_ context.Context, m *bus.Message) error {
+		if second(m) {
+			return (*deaf)(nil)
+		}
+		return nil
+	})
+	for name, test := range map[string]struct {
+		layer, telemetry bus.ProduceMiddleware
+		says             string
+	}{
+		"layer":                      {panics, nil, "no tenant"},
+		"telemetry":                  {nil, panics, "no tenant"},
+		"an error that cannot speak": {nil, cannotSay, "deaf"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, db *bun.DB) {
+				var n atomic.Int64
+				a := testapp.New(t, db, testapp.Counting("c", &n))
+				if test.layer != nil {
+					layered(a, test.layer)
+				}
+				yearly(t.Context(), a, numbered(5)...)
+				fireSchedules(t.Context(), a, schedule.ProcessorConfig{Logger: slog.New(slog.DiscardHandler), Telemetry: test.telemetry})
+				testapp.Eventually(t, "the others fire", func() bool { return len(a.Pending()) == 4 })
+				testapp.Eventually(t, fmt.Sprintf("the one that panics says %q", test.says), func() bool {
+					return strings.Contains(rowsOf(t, a.Scheduler(), db, schedule.Filter{})[2].LastError, test.says)
+				})
+			})
+		})
+	}
+}
+
+// TestTelemetryThatKeepsABatchFiresNothing, and so its schedules stay where they are.
+func TestTelemetryThatKeepsABatchFiresNothing(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var n atomic.Int64
+		a := testapp.New(t, db, testapp.Counting("c", &n))
+		yearly(t.Context(), a, "1")
+		for name, result := range map[string]error{"a batch": nil, "an error": errors.New("hidden")} {
+			p := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, hiding{result},
+				schedule.ProcessorConfig{Logger: slog.New(slog.DiscardHandler),
+					Telemetry: func(next bus.ProduceFunc) bus.ProduceFunc {
+						return func(ctx context.Context, b *bus.Batch) error {
+							if result != nil {
+								_ = next(ctx, b)
+							}
+							return nil
+						}
+					}}))
+			testapp.OK(t, testapp.Second(p.FireDue(t.Context())))
+			row := rowsOf(t, a.Scheduler(), db, schedule.Filter{})[0]
+			if row.LastError == "" || !row.LastFire.IsZero() {
+				t.Errorf("telemetry keeps %s: got error %q and last fire %s, want an error and none", name, row.LastError, row.LastFire)
+			}
+			makeDue(a, time.Second)
+		}
+	})
+}
+
+// hiding is a producer that returns an error.
+type hiding struct{ err error }
+
+func (h hiding) Send(context.Context, bun.IDB, ...*bus.Message) error { return h.err }

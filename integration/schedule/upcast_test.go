@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -75,6 +76,70 @@ func TestSchedulesKeepTheirSchema(t *testing.T) {
 		slices.Sort(all)
 		if want := []string{"1  1", "20 acme 2", "3  2"}; !slices.Equal(all, want) {
 			t.Errorf("got %q, want %q", all, want)
+		}
+	})
+}
+
+// olderOrder is the payload order as an older release declares it: it cannot read today's.
+type olderOrder struct {
+	ID int `json:"id"`
+}
+
+func (olderOrder) PayloadType() string { return order{}.PayloadType() }
+
+// TestAnOlderReleaseDoesNotDelayWhatANewerOneCanFire: a process that cannot read a schedule leaves it to the others, which
+// fire it at once and for its time. The process itself waits before it tries again.
+// Promise: schedule-blocked
+func TestAnOlderReleaseDoesNotDelayWhatANewerOneCanFire(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		newer := testapp.New(t, db, testapp.Consumed("c"))
+		older := testapp.New(t, db, bus.Consume("c", func(context.Context, olderOrder) error { return nil }))
+		s := newer.Scheduler()
+		id := testapp.Must[int64](t)(s.Upsert(t.Context(), db, order{ID: "one"}, "@every 1h", "UTC", schedule.Name("n")))
+		processor := func(a *app, misfire schedule.Misfire) *schedule.Processor {
+			config := quiet()
+			config.Misfire = misfire
+			return testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, a.Producer, config))
+		}
+		cannot, can := processor(older, schedule.Skip), processor(newer, schedule.Skip)
+		fire := func(p *schedule.Processor, want int) schedule.Schedule {
+			t.Helper()
+			if n, err := p.FireDue(t.Context()); err != nil || n != want {
+				t.Fatalf("fire: got %d, error %v, want %d", n, err, want)
+			}
+			return testapp.Must[schedule.Schedule](t)(s.Get(t.Context(), db, id))
+		}
+		makeDue(newer, time.Second)
+		due := rowsOf(t, s, db, schedule.Filter{})[0].NextFire
+		if row := fire(cannot, 1); !strings.Contains(row.LastError, "does not fit Go type int") {
+			t.Errorf("after the older release: got %+v, want its error", row)
+		}
+		fire(cannot, 0) // it waits
+		row := fire(can, 1)
+		pending := newer.Pending()
+		if len(pending) != 1 || row.LastError != "" || !row.NextFire.After(due) {
+			t.Fatalf("after the newer release: got %+v and %d messages, want one message and no error", row, len(pending))
+		}
+		if last := row.Recent[len(row.Recent)-1]; last.Error != "" || !last.Due.Equal(due) {
+			t.Errorf("last fire: got %+v, want it for %s", last, due)
+		}
+	})
+}
+
+// TestATriggerFiresThoughTheClockWasSetBack: it was requested at a time that is still to come now.
+func TestATriggerFiresThoughTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		id := testapp.Must[int64](t)(a.Scheduler().Upsert(t.Context(), db, order{}, "@yearly", "UTC", schedule.Name("n")))
+		if err := a.Scheduler().Trigger(t.Context(), db, id); err != nil {
+			t.Fatal(err)
+		}
+		a.Exec("UPDATE scheduled_messages SET run_at = " + testapp.In(db, time.Hour))
+		p := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, a.Producer, quiet()))
+		if n, err := p.FireDue(t.Context()); err != nil || n != 1 || len(a.Pending()) != 1 {
+			t.Errorf("got %d fires and %d messages, error %v, want one of each", n, len(a.Pending()), err)
 		}
 	})
 }
