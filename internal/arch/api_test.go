@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write testdata/api.txt or docs/promises.md anew")
+var update = flag.Bool("update", false, "write testdata/api.txt or docs/contributing/promises.md anew")
 
 // TestAPI compares what users can name with testdata/api.txt, so that a change to it is seen in review.
 func TestAPI(t *testing.T) {
