@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -9,6 +10,18 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 )
+
+// A filter can be part of a request or a link. JSON with a field that this version does not know is
+// an error, since the filter would match more than was meant.
+func ExampleFilter() {
+	text, err := json.Marshal(admin.Filter{Consumer: "send-receipt", State: admin.Ready, OlderThan: time.Hour})
+	fmt.Println(string(text), err)
+	var filter admin.Filter
+	fmt.Println(json.Unmarshal([]byte(`{"consumer":"send-receipt","tenant":"acme"}`), &filter))
+	// Output:
+	// {"consumer":"send-receipt","state":"ready","older_than":"1h0m0s"} <nil>
+	// json: unknown field "tenant"
+}
 
 // Explain why a message does not run.
 func ExampleClient_Explain() {

@@ -1,10 +1,14 @@
 package console_test
 
 import (
+	"database/sql"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/console"
@@ -12,13 +16,15 @@ import (
 )
 
 // The console is an http.Handler. Authorize uses the application's login and returns the user and
-// their role.
+// their role. All other requests are refused.
 func ExampleNew() {
-	var (
-		db       *bun.DB       // opened by the application
-		registry *bus.Registry // of the application
-		login    func(*http.Request) (name string, err error)
-	)
+	db := bun.NewDB(sql.OpenDB(away{}), pgdialect.New()) // the application's
+	defer db.Close()
+	registry, err := bus.NewRegistry() // the application's
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	service, err := ops.New(ops.Config{DB: db, Registry: registry})
 	if err != nil {
 		fmt.Println(err)
@@ -26,9 +32,13 @@ func ExampleNew() {
 	}
 	pages, err := console.New(service, console.Config{
 		Environment: "production",
+		LoginURL:    "/login?next={url}",
 		Authorize: func(r *http.Request) (ops.Principal, error) {
-			name, err := login(r)
-			return ops.Principal{Name: name, Role: ops.Operator}, err
+			cookie, err := r.Cookie("session") // of the application's login
+			if err != nil {
+				return ops.Principal{}, errors.New("not logged in")
+			}
+			return ops.Principal{Name: cookie.Value, Role: ops.Operator}, nil
 		},
 	})
 	if err != nil {
@@ -37,5 +47,9 @@ func ExampleNew() {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/asyncmonolith/", pages)
-	fmt.Println(http.ListenAndServe("localhost:8080", mux))
+
+	answer := httptest.NewRecorder()
+	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/asyncmonolith/poisoned", nil))
+	fmt.Println(answer.Code, answer.Header().Get("Location"))
+	// Output: 303 /login?next=%2Fasyncmonolith%2Fpoisoned
 }

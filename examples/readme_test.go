@@ -15,9 +15,6 @@ import (
 // block: "%" stands for the block as it is printed.
 var around = map[string]string{
 	"examples/first/main.go program": `%`,
-	"examples/guide/opening.go postgres": `package readme
-import ("database/sql"; _ "github.com/jackc/pgx/v5/stdlib"; "github.com/uptrace/bun"; "github.com/uptrace/bun/dialect/pgdialect")
-func postgres() (*bun.DB, error) { % return db, nil }`,
 }
 
 // TestReadmeCompiles compiles the README's Go code as it is printed.

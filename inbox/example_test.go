@@ -48,3 +48,28 @@ func ExampleNewReceiver() {
 	}
 	fmt.Println(runner.Run(ctx))
 }
+
+// MapRecord reads records that are not CloudEvents, such as those of a program in another language.
+func ExampleMapRecord() {
+	var subscriber broker.Subscriber // made by an adapter
+	mapped := func(r broker.Record) (broker.Record, error) {
+		r.ContentType = "application/json"
+		r.Attributes = map[string]string{
+			"specversion": "1.0", "source": "/legacy", "id": r.Headers["legacy-id"], "type": OrderPlaced{}.PayloadType(),
+		}
+		return r, nil
+	}
+	receiver := inbox.NewReceiver("from-legacy", subscriber, inbox.Accept[OrderPlaced](), inbox.MapRecord(mapped))
+	ship := func(context.Context, OrderPlaced) error { return nil }
+	registry, err := bus.NewRegistry(bus.Consume("ship", ship), receiver.Consumer())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, c := range registry.Consumers() {
+		fmt.Println(c.Name())
+	}
+	// Output:
+	// receive:from-legacy
+	// ship
+}

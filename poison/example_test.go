@@ -2,6 +2,7 @@ package poison_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -11,6 +12,34 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
+
+// In JSON a message has its payload as it is, so that an endpoint of the application can return it.
+func ExampleMessage() {
+	text, err := json.MarshalIndent(poison.Message{
+		ID: 42, Consumer: "charge-card", PayloadType: "order.placed", Payload: []byte(`{"order_id":"o-1"}`), Attempts: 1,
+		Reason: "permanent error", Errors: []admin.Attempt{{Attempt: 1, Error: "card declined"}},
+	}, "", "  ")
+	fmt.Println(string(text), err)
+	// Output:
+	// {
+	//   "id": 42,
+	//   "message_id": "00000000-0000-0000-0000-000000000000",
+	//   "consumer": "charge-card",
+	//   "payload_type": "order.placed",
+	//   "attempts": 1,
+	//   "crashes": 0,
+	//   "reason": "permanent error",
+	//   "errors": [
+	//     {
+	//       "attempt": 1,
+	//       "error": "card declined"
+	//     }
+	//   ],
+	//   "payload": {
+	//     "order_id": "o-1"
+	//   }
+	// } <nil>
+}
 
 // List reads all poisoned messages, page by page.
 func ExampleStore_List() {

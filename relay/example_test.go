@@ -42,6 +42,18 @@ func ExampleNewForwarder() {
 	fmt.Println(processor.Run(context.Background()))
 }
 
+// NewRegistry reports all mistakes of a forwarder.
+func ExampleNewForwarder_mistakes() {
+	var publisher broker.Publisher
+	_, err := bus.NewRegistry(relay.NewForwarder("to-broker", publisher, relay.Config{}))
+	fmt.Println(err)
+	// Output:
+	// bus: consumer "to-broker": no payload type is given
+	// bus: consumer "to-broker": relay: the publisher is nil
+	// bus: consumer "to-broker": relay: Config.Source "": a URI reference is allowed
+	// bus: consumer "to-broker": relay: Config.Routes: it publishes nothing: give it a relay.To
+}
+
 // A log forwarder keeps the order of the event log.
 func ExampleNewLogForwarder() {
 	var (

@@ -1,16 +1,20 @@
 package rabbitmq_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/broker/rabbitmq"
 )
 
-// A publisher for relay.NewForwarder, and a subscriber for inbox.NewReceiver.
+// A publisher for relay.NewForwarder, and a subscriber for inbox.NewReceiver. Without a broker
+// messages stay in the database.
 func Example() {
-	urls := []string{"amqp://user:password@rabbit-1:5672/vhost", "amqp://user:password@rabbit-2:5672/vhost"}
-	publisher, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: urls, Exchange: "orders"})
+	urls := []string{"amqp://user:password@127.0.0.1:1/vhost"}
+	publisher, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{URLs: urls, Exchange: "orders", Timeout: time.Second})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -21,5 +25,10 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(broker.Publisher(publisher), broker.Subscriber(subscriber))
+	fmt.Printf("%T %T\n", publisher, subscriber)
+	errs := publisher.Publish(context.Background(), []broker.Record{{Destination: "order.placed", ID: "1"}})
+	fmt.Println(errors.Is(errs[0], broker.ErrUnavailable))
+	// Output:
+	// *rabbitmq.Publisher *rabbitmq.Subscriber
+	// true
 }

@@ -23,7 +23,7 @@ import (
 
 // crowded is a database with so many pending messages, a tenth as many poisoned ones, 20 consumers and 80
 // groups. ASYNCMONOLITH_BENCH_ROWS says how many: 20,000 unless set, a million for the figures of
-// docs/performance.md.
+// docs/contributing/performance.md.
 func crowded(b *testing.B, db *bun.DB) (*ops.Service, int) {
 	b.Helper()
 	rows := testapp.BenchRows(b, 20_000)

@@ -257,7 +257,7 @@ func TestBoundedReads(t *testing.T) {
 			t.Errorf("%s: %v", r, err)
 		}
 		t.Logf("%s took %s", r, time.Since(began))
-		t.Logf("%s reads %d rows", r, read.Sum()) // for docs/performance.md
+		t.Logf("%s reads %d rows", r, read.Sum()) // for docs/contributing/performance.md
 		if read.Sum() > r.most {
 			t.Errorf("%s reads %d rows, want %d at most: %v", r, read.Sum(), r.most, read)
 		}
