@@ -8,7 +8,6 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
-	"github.com/asyncmonolith/asyncmonolith-go/schedule/cron"
 )
 
 // ScheduleReports is called at every boot.
@@ -31,20 +30,11 @@ func ScheduleReport(ctx context.Context, db bun.IDB, scheduler *schedule.Schedul
 }
 
 // Preview returns when an expression fires next, for a form in which people write one.
-func Preview(expression, zone string, from time.Time, n int) (fires []time.Time, err error) {
+func Preview(expression, zone string, now time.Time) ([]time.Time, error) {
 	// snippet: preview
-	parsed, parseErr := cron.Parse(expression)
-	location, zoneErr := cron.LoadLocation(zone)
-	if err := errors.Join(parseErr, zoneErr); err != nil {
-		return nil, err // names the mistake and what is allowed
-	}
-	for at := from; len(fires) < n; fires = append(fires, at) {
-		if at, err = parsed.Next(at, location); err != nil {
-			return fires, err // cron.ErrNeverFires: no further fire
-		}
-	}
+	fires, err := schedule.Next(expression, zone, now, 5) // or what is wrong, and what is allowed
 	// end
-	return fires, nil
+	return fires, err
 }
 
 // snippet: fired
