@@ -40,15 +40,11 @@ type Index interface {
 // ErrAway is what the index returns while it cannot be reached.
 var ErrAway = errors.New("the index cannot be reached")
 
-// snippet: circuit
-
 // Search keeps an index up to date.
 type Search struct {
 	Index   Index
 	circuit outbox.Circuit // the zero value is closed: messages run
 }
-
-// end
 
 // Consumers are those of the index.
 func (s *Search) Consumers() []bus.Consumer {
@@ -98,7 +94,6 @@ func Declared() (*bus.Registry, error) {
 
 // Forward is a consumer that passes messages on as they are.
 func Forward(send func(ctx context.Context, payloadType string, payload []byte) error) bus.Consumer {
-	// snippet: raw
 	return bus.ConsumeRaw("forward", func(ctx context.Context, batch []*bus.Message) error {
 		failed := bus.BatchError{}
 		for i, m := range batch {
@@ -106,7 +101,6 @@ func Forward(send func(ctx context.Context, payloadType string, payload []byte) 
 		}
 		return failed
 	}, []string{"order.placed", "reminder.due"})
-	// end
 }
 
 // snippet: key
@@ -157,9 +151,7 @@ func Rated(charge func(context.Context, OrderPlaced) error) []bus.Consumer {
 
 // Hurry produces a reminder that comes before others.
 func Hurry(ctx context.Context, db bun.IDB, producer *outbox.Producer, order string) error {
-	// snippet: priority
 	_, err := producer.Produce(ctx, db, ReminderDue{OrderID: order}, outbox.Priority(bus.Urgent))
-	// end
 	return err
 }
 
