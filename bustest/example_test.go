@@ -16,8 +16,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// snippet: interfaces
-
 // producer is what this code needs of *outbox.Producer.
 type producer interface {
 	Produce(ctx context.Context, db bus.Handle, payload bus.Payload, options ...outbox.Option) (outbox.Receipt, error)
@@ -28,8 +26,6 @@ func remind(ctx context.Context, db bun.IDB, p producer, order string) error {
 	_, err := p.Produce(ctx, db, orderShipped{ID: order}, outbox.Delay(24*time.Hour))
 	return err
 }
-
-// end
 
 // exampleT stands for the *testing.T that examples do not have.
 type exampleT struct{ testing.TB }

@@ -13,7 +13,7 @@ import (
 // snippet: contract
 var _ = flag.Bool("update", false, "accept what is new")
 
-// TestPayloads fails on a change that would break what is stored.
+// TestPayloads fails if a change breaks stored payloads.
 func TestPayloads(t *testing.T) {
 	registry, err := bus.NewRegistry(consumers()...)
 	if err != nil {

@@ -21,12 +21,14 @@ func Remind(ctx context.Context, db bun.IDB, producer *outbox.Producer, order st
 		return err
 	}
 	// snippet: keys
-	_, err = producer.ProduceMany(ctx, db,
-		outbox.Item{Payload: OrderPlaced{OrderID: order}, Options: []outbox.Option{
-			outbox.InsertID("order:"+order, outbox.Debounce(time.Second, time.Minute))}}, // once it has been quiet for a second
-		outbox.Item{Payload: ReminderDue{OrderID: order}, Options: []outbox.Option{
-			outbox.InsertID("reminder:"+order, outbox.UniqueFor(24*time.Hour))}}) // not again on the same day
+	_, err = producer.Produce(ctx, db, OrderPlaced{OrderID: order},
+		outbox.InsertID("order:"+order, outbox.Debounce(time.Second, time.Minute))) // after a second without another
 	// end
+	if err != nil {
+		return err
+	}
+	_, err = producer.Produce(ctx, db, ReminderDue{OrderID: order},
+		outbox.InsertID("reminder:"+order, outbox.UniqueFor(24*time.Hour))) // not again on the same day
 	return err
 }
 
@@ -38,15 +40,11 @@ type Index interface {
 // ErrAway is what the index returns while it cannot be reached.
 var ErrAway = errors.New("the index cannot be reached")
 
-// snippet: circuit
-
 // Search keeps an index up to date.
 type Search struct {
 	Index   Index
 	circuit outbox.Circuit // the zero value is closed: messages run
 }
-
-// end
 
 // Consumers are those of the index.
 func (s *Search) Consumers() []bus.Consumer {
@@ -68,12 +66,12 @@ func (s *Search) Add(ctx context.Context, orders []OrderPlaced) error {
 	}
 	failed, err := s.Index.Add(ctx, ids)
 	if errors.Is(err, ErrAway) {
-		return s.circuit.Trip(err) // all come back later, and nothing is counted
+		return s.circuit.Trip(err) // opens the circuit; no attempt is counted
 	}
 	if len(failed) > 0 {
-		return bus.BatchError(failed) // each its own; the others are done
+		return bus.BatchError(failed) // an error for each failed message; the others are done
 	}
-	return err // nil: all are done; else all have failed
+	return err // nil: all are done; an error: all failed
 }
 
 // end
@@ -89,14 +87,13 @@ func (s *Search) Count(ctx context.Context, tx bun.Tx, orders []OrderPlaced) err
 func Declared() (*bus.Registry, error) {
 	// snippet: declare
 	return bus.NewRegistry(
-		bus.Declare[OrderPlaced]("index"), // which another program runs
+		bus.Declare[OrderPlaced]("index"), // another program runs it
 		bus.Declare[OrderPlaced]("count"))
 	// end
 }
 
 // Forward is a consumer that passes messages on as they are.
 func Forward(send func(ctx context.Context, payloadType string, payload []byte) error) bus.Consumer {
-	// snippet: raw
 	return bus.ConsumeRaw("forward", func(ctx context.Context, batch []*bus.Message) error {
 		failed := bus.BatchError{}
 		for i, m := range batch {
@@ -104,12 +101,11 @@ func Forward(send func(ctx context.Context, payloadType string, payload []byte) 
 		}
 		return failed
 	}, []string{"order.placed", "reminder.due"})
-	// end
 }
 
 // snippet: key
 
-// AddressChanged is a payload that knows its key.
+// AddressChanged is a payload with an ordering key.
 type AddressChanged struct {
 	CustomerID string
 	Address    string
@@ -118,7 +114,7 @@ type AddressChanged struct {
 // PayloadType implements bus.Payload.
 func (AddressChanged) PayloadType() string { return "address.changed" }
 
-// OrderingKey is what ordered consumers go by.
+// OrderingKey gives all messages of one customer the same key.
 func (a AddressChanged) OrderingKey() string { return "customer:" + a.CustomerID }
 
 // end
@@ -127,8 +123,8 @@ func (a AddressChanged) OrderingKey() string { return "customer:" + a.CustomerID
 func Ordered(sync, audit func(context.Context, AddressChanged) error) []bus.Consumer {
 	return []bus.Consumer{
 		// snippet: ordered
-		bus.Consume("sync-address", sync, bus.Ordered(bus.BlockKey)), // a poisoned message keeps those behind it waiting
-		bus.Consume("audit-address", audit, bus.Ordered(bus.SkipPoisoned)),
+		bus.Consume("sync-address", sync, bus.Ordered(bus.BlockKey)),       // a poisoned message blocks its key
+		bus.Consume("audit-address", audit, bus.Ordered(bus.SkipPoisoned)), // or does not
 		// end
 	}
 }
@@ -137,9 +133,9 @@ func Ordered(sync, audit func(context.Context, AddressChanged) error) []bus.Cons
 func Shared(sync, audit, export func(context.Context, AddressChanged) error) []bus.Consumer {
 	return []bus.Consumer{
 		// snippet: per-key
-		bus.Consume("sync-address", sync, bus.KeyConcurrency(3)),                   // three of a customer at once
-		bus.Consume("audit-address", audit, bus.Fair()),                            // any number, but each customer has its share
-		bus.Consume("export-address", export, bus.KeyRateLimit(5, time.Second, 1)), // five a second of each customer
+		bus.Consume("sync-address", sync, bus.KeyConcurrency(3)),                   // three of a key at once
+		bus.Consume("audit-address", audit, bus.Fair()),                            // no limit, but keys take turns
+		bus.Consume("export-address", export, bus.KeyRateLimit(5, time.Second, 1)), // five of a key per second
 		// end
 	}
 }
@@ -148,16 +144,14 @@ func Shared(sync, audit, export func(context.Context, AddressChanged) error) []b
 func Rated(charge func(context.Context, OrderPlaced) error) []bus.Consumer {
 	return []bus.Consumer{
 		// snippet: rates
-		bus.Consume("charge", charge, bus.RateLimit(100, time.Second, 20)), // a hundred a second, and up to 20 at once after a rest
+		bus.Consume("charge", charge, bus.RateLimit(100, time.Second, 20)), // 100 a second, in bursts of up to 20
 		// end
 	}
 }
 
 // Hurry produces a reminder that comes before others.
 func Hurry(ctx context.Context, db bun.IDB, producer *outbox.Producer, order string) error {
-	// snippet: priority
 	_, err := producer.Produce(ctx, db, ReminderDue{OrderID: order}, outbox.Priority(bus.Urgent))
-	// end
 	return err
 }
 
@@ -186,8 +180,8 @@ func Broken(charge func(context.Context, OrderPlaced) error) []bus.Consumer {
 func Limited(export func(context.Context, ReportDue) error, charge func(context.Context, OrderPlaced) error) []bus.Consumer {
 	return []bus.Consumer{
 		// snippet: limits
-		bus.Consume("export", export, bus.GlobalConcurrency(5)),            // five exports, wherever they run
-		bus.Consume("charge", charge, bus.SharedConcurrency("stripe", 10)), // ten calls, with all that share the name
+		bus.Consume("export", export, bus.GlobalConcurrency(5)),            // five in all processes
+		bus.Consume("charge", charge, bus.SharedConcurrency("stripe", 10)), // ten for all consumers of "stripe"
 		// end
 	}
 }

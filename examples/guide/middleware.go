@@ -27,8 +27,7 @@ func WithTenant(ctx context.Context, tenant string) context.Context {
 
 // snippet: produce-side
 
-// StampTenant writes the tenant of the context into every message. A message of a
-// schedule, or one that is forwarded, has a header already and keeps it.
+// StampTenant adds the tenant of the context as a header, unless the message has one.
 var StampTenant = bus.PerMessage(func(ctx context.Context, m *bus.Message) error {
 	if m.Headers["tenant"] != "" {
 		return nil
@@ -44,12 +43,12 @@ var StampTenant = bus.PerMessage(func(ctx context.Context, m *bus.Message) error
 
 // snippet: consume-side
 
-// RestoreTenant puts it back into the context of the consumer.
+// RestoreTenant puts the header's tenant into the context of the consumer.
 func RestoreTenant(next bus.Handler) bus.Handler {
 	return func(ctx context.Context, m *bus.Message) error {
 		tenant := m.Headers["tenant"]
 		if err := next(WithTenant(ctx, tenant), m); err != nil {
-			return fmt.Errorf("tenant %q: %w", tenant, err) // wrapped, so that its outcome stays
+			return fmt.Errorf("tenant %q: %w", tenant, err) // %w keeps the outcome
 		}
 		return nil
 	}
@@ -79,7 +78,7 @@ func Wire(db *bun.DB, registry *bus.Registry, logger *slog.Logger) (*outbox.Prod
 
 // snippet: onpoison
 
-// Alarm is told before a message is poisoned; after a crash maybe twice.
+// Alarm is called before a message is poisoned. After a crash it may be called twice.
 func Alarm(logger *slog.Logger) middleware.OnPoison {
 	return func(ctx context.Context, m *bus.Message, reason string, err error) {
 		logger.ErrorContext(ctx, "message poisoned for good", "consumer", m.Consumer, "message_id", m.ID.String(), "reason", reason, "error", err)

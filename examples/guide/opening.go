@@ -6,6 +6,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
+	"github.com/uptrace/bun/dialect/sqlitedialect"
 )
 
 // OpenPostgres opens PostgreSQL with pgx.
@@ -18,4 +19,15 @@ func OpenPostgres() (*bun.DB, error) {
 	db := bun.NewDB(conns, pgdialect.New())
 	// end
 	return db, nil
+}
+
+// OpenSQLite opens SQLite. The program imports the driver, modernc.org/sqlite.
+func OpenSQLite() (*bun.DB, error) {
+	// snippet: sqlite
+	conns, err := sql.Open("sqlite", "file:shop.db?_txlock=immediate&_pragma=busy_timeout(15000)&_pragma=journal_mode(WAL)")
+	// end
+	if err != nil {
+		return nil, err
+	}
+	return bun.NewDB(conns, sqlitedialect.New()), nil
 }

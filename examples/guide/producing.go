@@ -43,7 +43,7 @@ func Offer(ctx context.Context, tx bun.Tx, producer *outbox.Producer, order Orde
 		return reserve(ctx, tx)
 	})
 	if errors.Is(err, ErrNoOrder) {
-		return nil // nothing was placed, and the rest of the transaction stays
+		return nil // nothing was produced; the rest of the transaction stays
 	}
 	return err
 	// end
@@ -55,9 +55,9 @@ func RemindLater(ctx context.Context, db bun.IDB, producer *outbox.Producer, ord
 	receipt, err := producer.Produce(ctx, db, ReminderDue{OrderID: order},
 		outbox.Delay(24*time.Hour),         // on the database's clock
 		outbox.InsertID("reminder:"+order), // at most one pending for each consumer
-		outbox.Header("tenant", "acme"))    // travels to every consumer
+		outbox.Header("tenant", "acme"))    // passed to every consumer
 	if err == nil && receipt.Enqueued == 0 {
-		slog.InfoContext(ctx, "a reminder is pending already", "duplicates", receipt.Duplicates)
+		slog.InfoContext(ctx, "reminder already pending", "duplicates", receipt.Duplicates)
 	}
 	// end
 	return err

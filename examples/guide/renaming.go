@@ -8,20 +8,20 @@ import (
 
 // snippet: renamed
 
-// OrderShipped was stored as "order.sent" before.
+// OrderShipped was formerly stored as "order.sent".
 type OrderShipped struct {
 	OrderID string `json:"order_id"`
-	Carrier string `json:"carrier"` // new: empty in messages from before
+	Carrier string `json:"carrier"` // new: empty in old messages
 }
 
-// PayloadType is the new name. What is produced from now on has it.
+// PayloadType is the new name.
 func (OrderShipped) PayloadType() string { return "order.shipped" }
 
-// NewTracking takes what is stored under the former names, too.
+// NewTracking also consumes messages with the former names.
 func NewTracking(track func(context.Context, OrderShipped) error) bus.Consumer {
 	return bus.Consume("track-parcel", track,
-		bus.Aliases("follow-parcel"),     // the consumer's former name
-		bus.PayloadAliases("order.sent")) // the payload's
+		bus.Aliases("follow-parcel"),     // former consumer name
+		bus.PayloadAliases("order.sent")) // former payload type
 }
 
 // end

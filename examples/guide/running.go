@@ -70,8 +70,7 @@ func schedules() fx.Option {
 
 // snippet: wrap
 
-// InTenant gives a transactional consumer's transaction a tenant, of the message's
-// header, and then calls it.
+// InTenant sets the tenant in a consumer's transaction and then calls the consumer.
 func InTenant[T any](next func(context.Context, bun.Tx, T) error) func(context.Context, bun.Tx, T) error {
 	return func(ctx context.Context, tx bun.Tx, payload T) error {
 		_, err := tx.NewRaw("SELECT set_config('app.tenant', ?, true)", Tenant(ctx)).Exec(ctx) // until the commit

@@ -8,13 +8,12 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
-	"github.com/asyncmonolith/asyncmonolith-go/schedule/cron"
 )
 
 // ScheduleReports is called at every boot.
 func ScheduleReports(ctx context.Context, db bun.IDB, scheduler *schedule.Scheduler) error {
 	// snippet: sync
-	err := scheduler.Sync(ctx, db, "reports", // the tag of all that this program declares
+	err := scheduler.Sync(ctx, db, "reports", // the tag of these schedules
 		schedule.Spec{Name: "morning-report", Payload: ReportDue{}, Expression: "0 30 6 * * MON-FRI", Zone: "Europe/Amsterdam"},
 		schedule.Spec{Name: "year-end-report", Payload: ReportDue{}, Expression: "0 0 12 31 12 *", Zone: "Europe/Amsterdam"})
 	// end
@@ -31,29 +30,20 @@ func ScheduleReport(ctx context.Context, db bun.IDB, scheduler *schedule.Schedul
 }
 
 // Preview returns when an expression fires next, for a form in which people write one.
-func Preview(expression, zone string, from time.Time, n int) (fires []time.Time, err error) {
+func Preview(expression, zone string, now time.Time) ([]time.Time, error) {
 	// snippet: preview
-	parsed, parseErr := cron.Parse(expression)
-	location, zoneErr := cron.LoadLocation(zone)
-	if err := errors.Join(parseErr, zoneErr); err != nil {
-		return nil, err // says what is wrong, and what is allowed
-	}
-	for at := from; len(fires) < n; fires = append(fires, at) {
-		if at, err = parsed.Next(at, location); err != nil {
-			return fires, err // cron.ErrNeverFires: not again
-		}
-	}
+	fires, err := schedule.Next(expression, zone, now, 5) // or what is wrong, and what is allowed
 	// end
-	return fires, nil
+	return fires, err
 }
 
 // snippet: fired
 
 // Report consumes what a schedule produces.
 func (s *Shop) Report(ctx context.Context, _ ReportDue) error {
-	day, ok := schedule.ScheduledTimeFromContext(ctx) // 6:30, though it may be noon by now
+	day, ok := schedule.ScheduledTimeFromContext(ctx) // 6:30, even if it runs at noon
 	if !ok {
-		day = time.Now() // it was produced by hand
+		day = time.Now() // not produced by a schedule
 	}
 	return s.Write(ctx, "report of "+day.Format(time.DateOnly))
 }
@@ -69,8 +59,8 @@ func HoldReports(ctx context.Context, db bun.IDB, scheduler *schedule.Scheduler)
 	}
 	for _, s := range reports {
 		err = errors.Join(err,
-			scheduler.Pause(ctx, db, s.ID),   // until Resume; what it misses is skipped
-			scheduler.Trigger(ctx, db, s.ID)) // once, paused or not
+			scheduler.Pause(ctx, db, s.ID),   // until Resume; missed fires are skipped
+			scheduler.Trigger(ctx, db, s.ID)) // fires once now, even if paused
 	}
 	// end
 	return err

@@ -42,8 +42,7 @@ type Order struct {
 	Reserved bool   `bun:"reserved"`
 }
 
-// CardService charges cards. It takes a key and does nothing for one that it has
-// seen before.
+// CardService charges cards, once for each key.
 type CardService interface {
 	Charge(ctx context.Context, key, order string) error
 }
@@ -70,7 +69,7 @@ type Shop struct {
 
 // snippet: consumers
 
-// Consumers names the functions that react. The names are stored: keep them.
+// Consumers gives each function a name. Names are stored with messages, so keep them.
 func (s *Shop) Consumers() []bus.Consumer {
 	return []bus.Consumer{
 		bus.Consume("charge-card", s.ChargeCard, bus.Timeout(30*time.Second), bus.MaxAttempts(8)),
@@ -84,34 +83,34 @@ func (s *Shop) Consumers() []bus.Consumer {
 
 // snippet: outcomes
 
-// ChargeCard says by its error what becomes of the message.
+// ChargeCard returns an error that decides what happens to the message.
 func (s *Shop) ChargeCard(ctx context.Context, e OrderPlaced) error {
 	if !s.Open() {
-		return bus.Snooze(time.Hour) // later; nothing went wrong
+		return bus.Snooze(time.Hour) // runs again in an hour; not a failure
 	}
 	m, ok := bus.MessageFromContext(ctx)
 	if !ok {
-		return errors.New("charge-card was not called with a message") // by a test, say
+		return errors.New("charge-card was called without a message")
 	}
 	err := s.Cards.Charge(ctx, m.ID.String(), e.OrderID) // the same key in every attempt
 	if busy, ok := errors.AsType[*BusyError](err); ok {
-		return bus.RetryAfter(busy.For, err) // a failed attempt; they said when
+		return bus.RetryAfter(busy.For, err) // a failed attempt, retried after the given time
 	}
 	switch {
 	case errors.Is(err, ErrDeclined):
-		return bus.Permanent(err) // poisoned now: trying again cannot help
+		return bus.Permanent(err) // poisoned at once, without retries
 	case errors.Is(err, ErrNoOrder):
-		return bus.Discard(err) // removed and logged: there is nothing to do
+		return bus.Discard(err) // removed and logged
 	}
-	return err // nil: done; else a failed attempt, retried with backoff
+	return err // nil: done; any other error: retried with backoff
 }
 
 // end
 
 // snippet: transactional
 
-// ReserveStock is transactional: the update and the removal of the message are
-// one commit. What it produces through tx belongs to that commit, too.
+// ReserveStock updates the order, produces a reminder and removes its own message in one
+// transaction.
 func (s *Shop) ReserveStock(ctx context.Context, tx bun.Tx, e OrderPlaced) error {
 	if _, err := tx.NewUpdate().Model((*Order)(nil)).Set("reserved = TRUE").Where("id = ?", e.OrderID).Exec(ctx); err != nil {
 		return err

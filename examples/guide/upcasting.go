@@ -10,16 +10,16 @@ import (
 
 // snippet: upcast
 
-// InvoiceSent had a field "amount" in euros before.
+// InvoiceSent had a field "amount" in euros in schema 1.
 type InvoiceSent struct {
 	OrderID string `json:"order_id"`
 	Cents   int64  `json:"cents"`
 }
 
-// PayloadType is the same as before.
+// PayloadType is unchanged.
 func (InvoiceSent) PayloadType() string { return "invoice.sent" }
 
-// Upcasters converts what is stored in schema 1. InvoiceSent is now written in schema 2.
+// Upcasters converts stored payloads of schema 1. New ones have schema 2.
 func (InvoiceSent) Upcasters() []bus.Upcaster { return []bus.Upcaster{fromEuros} }
 
 func fromEuros(_ context.Context, text []byte) ([]byte, error) {

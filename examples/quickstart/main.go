@@ -93,7 +93,7 @@ func wiring() fx.Option {
 		),
 		fx.Supply(
 			outbox.ProcessorConfig{AttemptDelay: 200 * time.Millisecond},
-			slog.New(slog.DiscardHandler), // the story on stdout says it all
+			slog.New(slog.DiscardHandler), // no log beside what the example prints
 		),
 	)
 	// end

@@ -15,8 +15,6 @@ type bunShop struct {
 	producer *outbox.Producer
 }
 
-// snippet: produce
-
 func (s *bunShop) PlaceOrder(ctx context.Context, order Order) error {
 	return s.producer.RunInTx(ctx, s.db, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := tx.NewInsert().Model(&order).Exec(ctx); err != nil {
@@ -29,15 +27,9 @@ func (s *bunShop) PlaceOrder(ctx context.Context, order Order) error {
 	})
 }
 
-// end
-
-// snippet: consume
-
 func newBunConsumer() bus.Consumer {
 	return outbox.ConsumeTx("handle-with-bun", func(ctx context.Context, tx bun.Tx, e OrderPlaced) error {
 		_, err := tx.NewUpdate().Model((*Order)(nil)).Set("handled = handled + 1").Where("id = ?", e.OrderID).Exec(ctx)
 		return err
 	})
 }
-
-// end

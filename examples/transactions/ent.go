@@ -23,8 +23,6 @@ func openEnt(db *sql.DB) *ent.Client {
 	return ent.NewClient(ent.Driver(entsql.OpenDB(dialect.Postgres, db)))
 }
 
-// snippet: produce
-
 func (s *entShop) PlaceOrder(ctx context.Context, order Order) error {
 	tx, err := s.client.Tx(ctx)
 	if err != nil {
@@ -43,10 +41,6 @@ func (s *entShop) PlaceOrder(ctx context.Context, order Order) error {
 	return tx.Commit()
 }
 
-// end
-
-// snippet: consume
-
 func newEntConsumer() bus.Consumer {
 	return outbox.ConsumeTx("handle-with-ent", func(ctx context.Context, tx *sql.Tx, e OrderPlaced) error {
 		driver := entsql.NewDriver(dialect.Postgres, entsql.Conn{ExecQuerier: tx})
@@ -54,5 +48,3 @@ func newEntConsumer() bus.Consumer {
 			Where(order.ID(e.OrderID)).AddHandled(1).Exec(ctx)
 	})
 }
-
-// end

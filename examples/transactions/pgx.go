@@ -40,7 +40,7 @@ func (s *pgxShop) PlaceOrder(ctx context.Context, order Order) error {
 
 // PlaceOrderNow wakes the processors of this process at the commit.
 func (s *pgxShop) PlaceOrderNow(ctx context.Context, order Order) error {
-	return s.producer.Within(ctx, func(ctx context.Context) error { // the context that PlaceOrder produces with
+	return s.producer.Within(ctx, func(ctx context.Context) error { // PlaceOrder produces with this ctx
 		return s.PlaceOrder(ctx, order)
 	})
 }

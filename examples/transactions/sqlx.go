@@ -14,8 +14,6 @@ type sqlxShop struct {
 	producer *outbox.Producer
 }
 
-// snippet: produce
-
 func (s *sqlxShop) PlaceOrder(ctx context.Context, order Order) error {
 	tx, err := s.db.BeginTxx(ctx, nil)
 	if err != nil {
@@ -33,5 +31,3 @@ func (s *sqlxShop) PlaceOrder(ctx context.Context, order Order) error {
 	}
 	return tx.Commit()
 }
-
-// end

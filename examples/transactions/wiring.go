@@ -44,8 +44,6 @@ func wire(ctx context.Context, pool *pgxpool.Pool, consumers ...bus.Consumer) (p
 
 // end
 
-// snippet: fx
-
 // withFx is the same with fx, which needs a *sql.DB and its dialect.
 func withFx(pool *pgxpool.Pool, newConsumers func() []bus.Consumer) fx.Option {
 	return fx.Options(
@@ -59,5 +57,3 @@ func withFx(pool *pgxpool.Pool, newConsumers func() []bus.Consumer) fx.Option {
 		fxmodule.Consumers(newConsumers),
 	)
 }
-
-// end

@@ -20,14 +20,14 @@ import (
 
 // snippet: memory
 
-// openMemory opens a database in memory that is the test's own.
+// openMemory opens a database in memory for one test.
 func openMemory(t testing.TB) *bun.DB {
 	t.Helper()
 	conns, err := sql.Open("sqlite", "file:/"+url.PathEscape(t.Name())+"?vfs=memdb&_txlock=immediate&_pragma=busy_timeout(5000)")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conns.Close() }) // and the database is gone
+	t.Cleanup(func() { _ = conns.Close() }) // removes the database
 	return bun.NewDB(conns, sqlitedialect.New())
 }
 
@@ -53,7 +53,7 @@ func TestOrderIsShippedAnHourAfterItIsCharged(t *testing.T) {
 	_, kit := newShop(t, db)
 	kit.Produce(OrderPlaced{ID: "o-1"})
 
-	kit.DrainUntilIdle() // charge-card ran; what it produced is not due yet
+	kit.DrainUntilIdle() // charge-card has run; its message for ship is not due yet
 	charged := bustest.RequireProduced(t, kit, func(e OrderCharged) bool { return e.ID == "o-1" })
 	if wait := charged.AvailableAt.Sub(kit.Now()); wait != time.Hour {
 		t.Errorf("shipped after %s, want an hour", wait)
@@ -92,7 +92,6 @@ func TestCardIsChargedAgainAndThenGivenUp(t *testing.T) {
 
 // end
 
-// snippet: schedule
 func TestNightlyOrder(t *testing.T) {
 	db := openMemory(t)
 	kit := bustest.KitConfig{Start: time.Date(2031, 2, 3, 18, 0, 0, 0, time.UTC)}.NewKit(t, db,
@@ -110,9 +109,6 @@ func TestNightlyOrder(t *testing.T) {
 	}
 }
 
-// end
-
-// snippet: rollback
 func TestPlaceOrderProduces(t *testing.T) {
 	db := openMemory(t)
 	shop, kit := newShop(t, db)
@@ -128,8 +124,6 @@ func TestPlaceOrderProduces(t *testing.T) {
 	bustest.RequireProduced(t, kit.In(tx), func(e OrderPlaced) bool { return e.ID == "o-1" })
 }
 
-// end
-
 // snippet: idempotent
 func TestChargeCardMayRunTwice(t *testing.T) {
 	for name, check := range map[string]func(*bustest.Kit, func() any){
@@ -138,7 +132,7 @@ func TestChargeCardMayRunTwice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			shop, kit := newShop(t, openMemory(t))
-			charged := map[string]string{} // as the provider sees it
+			charged := map[string]string{} // orders by idempotency key
 			shop.provider = func(key, order string) error {
 				charged[key] = order
 				return nil

@@ -14,8 +14,6 @@ import (
 
 // The application that the guide and the examples test.
 
-// snippet: shop
-
 // Shop is an application. Its consumers need its producer, which is made from
 // the registry that they are in, so it is set afterwards.
 type Shop struct {
@@ -54,8 +52,6 @@ func (s *Shop) ChargeCard(ctx context.Context, e OrderPlaced) error {
 func (s *Shop) Ship(ctx context.Context, tx bun.Tx, e OrderCharged) error {
 	return addEffect(ctx, tx, "shipped "+e.ID)
 }
-
-// end
 
 var errBusy = errors.New("provider is busy")
 

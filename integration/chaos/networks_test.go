@@ -193,7 +193,7 @@ func barLatency(b *bar) {
 
 // barVanished has a worker vanish, and its network with it, when it has locked the
 // rows it picked and not yet recorded its claim. The server hears nothing of it. MariaDB has to end
-// idle transactions, as docs/deploying.md says: by itself it would wait for the client's network for hours.
+// idle transactions, as docs/databases.md says: by itself it would wait for the client's network for hours.
 func barVanished(b *bar) {
 	records := of(b, "WITH free AS MATERIALIZED", "INSERT INTO `message_claims`")
 	r := newRun(b, newServer(b).DSN()+of(b, "", "?idle_transaction_timeout=5"), chaos.WorkerConfig{Plain: []string{"one"}})

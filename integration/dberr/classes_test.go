@@ -182,7 +182,7 @@ func (p *provoker) path() (path string) {
 	return filepath.Clean(path)
 }
 
-// TestDriverErrorsAreClassified goes through docs/errors.md with the errors of real databases.
+// TestDriverErrorsAreClassified provokes the classes of docs/reference/errors.md on real databases.
 // Promise: counted
 func TestDriverErrorsAreClassified(t *testing.T) {
 	t.Parallel()

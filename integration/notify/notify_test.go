@@ -78,7 +78,7 @@ func notifying(ctx context.Context, db *bun.DB, registry *bus.Registry) error {
 	if err != nil {
 		return err
 	}
-	return notifier.Run(ctx) // until ctx ends, beside the processors
+	return notifier.Run(ctx) // blocks: run it beside the processors
 	// end
 }
 

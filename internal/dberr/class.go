@@ -13,7 +13,7 @@ import (
 
 // Class says what an error of a statement speaks of. It is the only place where that is
 // decided; what follows from it, for our own statements and for those of a consumer, is
-// the table in docs/errors.md.
+// in docs/errors.md; docs/reference/errors.md lists the codes.
 type Class uint8
 
 // The classes of errors.
