@@ -20,7 +20,7 @@ var ErrSchemaOutdated = dberr.ErrSchema
 
 // ErrUnsupportedServer is returned when the library does not work with the database server, for
 // instance a server that only speaks the protocol of PostgreSQL. The error names the server and the
-// remedy; see the table in docs/deploying.md. All packages return it.
+// remedy; see the table in docs/databases.md. All packages return it.
 var ErrUnsupportedServer = dberr.ErrServer
 
 // Migrate creates the library's tables or updates them. It is idempotent and safe to run from many

@@ -52,7 +52,7 @@ type ProcessorConfig struct {
 	// AllowUntestedServer allows a server that speaks the protocol of PostgreSQL or MariaDB but is
 	// not tested with this library: YugabyteDB, MySQL, or an unknown one. READ COMMITTED must be
 	// effective there, which Run checks, and the registry must have no events. Servers on which
-	// nothing can run are still refused: see docs/deploying.md. Defaults to false.
+	// nothing can run are still refused: see docs/databases.md. Defaults to false.
 	AllowUntestedServer bool
 	// StartTimeout is how long Run waits at its start for an unreachable database: 0 or more.
 	// Defaults to 0: Run returns the error at once.
