@@ -64,6 +64,11 @@ func TestGuidesNameWhatThereIs(t *testing.T) {
 	if err != nil || len(guides) == 0 {
 		t.Fatalf("guides: got %v and %v, want some", guides, err)
 	}
+	deeper, err := filepath.Glob("../../docs/[br]*/*.md") // brokers and reference
+	if err != nil || len(deeper) == 0 {
+		t.Fatalf("pages of brokers and the reference: got %v and %v, want some", deeper, err)
+	}
+	guides = append(guides, deeper...)
 	known := namesOf(api(repo))
 	for _, guide := range append(guides, "../../README.md", "../../ARCHITECTURE.md") {
 		text, err := os.ReadFile(guide)
