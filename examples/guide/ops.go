@@ -17,7 +17,7 @@ import (
 func OpenService(db *bun.DB, registry *bus.Registry) (*ops.Service, error) {
 	// snippet: service
 	service, err := ops.New(ops.Config{DB: db, Registry: registry,
-		// What an operator sees of payloads, headers and texts of errors. Nil shows nothing.
+		// Redact returns what operators may see. Nil hides all contents.
 		Redact: func(_ context.Context, c ops.Content) ops.Content {
 			if strings.HasPrefix(c.PayloadType, "card.") {
 				c.Payload, c.Headers = nil, nil
@@ -29,21 +29,19 @@ func OpenService(db *bun.DB, registry *bus.Registry) (*ops.Service, error) {
 	return service, err
 }
 
-// RunOperations carries out operations that people start.
+// RunOperations runs operations.
 func RunOperations(ctx context.Context, service *ops.Service) error {
-	// snippet: runner
 	runner, err := ops.NewRunner(service, nil) // or your *projection.Runner, for what is done to projections
 	if err != nil {
 		return err
 	}
 	return runner.Run(ctx) // blocks: beside the processors
-	// end
 }
 
 // AtTheService shows what fails, and plans to run it again.
 func AtTheService(ctx context.Context, service *ops.Service, out io.Writer) error {
 	// snippet: session
-	session := service.As(ops.Principal{Name: "ada@example.com", Role: ops.Operator}) // by your login
+	session := service.As(ops.Principal{Name: "ada@example.com", Role: ops.Operator}) // from your login
 	findings, err := session.Check(ctx)
 	if err != nil {
 		return err
@@ -55,7 +53,7 @@ func AtTheService(ctx context.Context, service *ops.Service, out io.Writer) erro
 	if err != nil {
 		return err // ops.ErrNoMatch, ops.ErrForbidden
 	}
-	fmt.Fprintln(out, planned.Preview.Messages, "messages") // ask, and then
+	fmt.Fprintln(out, planned.Preview.Messages, "messages") // ask for confirmation
 	started, err := session.Operations().Start(ctx, planned.ID, ops.StartOptions{Rate: 100, Canary: 10, Reason: "fixed in 1.4.3"})
 	if err != nil {
 		return err
