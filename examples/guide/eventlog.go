@@ -133,7 +133,6 @@ func StockProjection2() projection.Projection {
 	}
 }
 
-
 func move2(ctx context.Context, tx bun.Tx, count int) error {
 	m, ok := bus.MessageFromContext(ctx)
 	if !ok || m.Event == nil {
@@ -152,7 +151,6 @@ func (w *Warehouse) Promote(ctx context.Context) error {
 	}
 	return err
 }
-
 
 // snippet: replay
 

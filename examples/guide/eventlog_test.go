@@ -37,7 +37,6 @@ func newWarehouse(t *testing.T, told *[]string) (*guide.Warehouse, *bustest.Kit)
 	return &guide.Warehouse{DB: db, Log: log, Stock: runner}, kit
 }
 
-
 func createStock(t *testing.T, db *bun.DB) {
 	t.Helper()
 	for _, model := range []any{(*guide.StockRow)(nil), (*guide.StockRow2)(nil)} {

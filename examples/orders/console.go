@@ -53,4 +53,3 @@ func newConsole(s settings, service *ops.Service) (*console.Console, error) {
 	}
 	return console.New(service, console.Config{Authorize: login{s.password}.who, Environment: "example"})
 }
-

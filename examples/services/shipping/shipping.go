@@ -88,7 +88,6 @@ func ship(ctx context.Context, tx bun.Tx, o OrderPlaced) error {
 	return err
 }
 
-
 // newConn connects to the broker. The receiver is made after it, and so is stopped before it is closed.
 func newConn(lifecycle fx.Lifecycle, s service.Settings) (*nats.Conn, error) {
 	nc, err := nats.Connect(s.Broker, amnats.Options()...)
