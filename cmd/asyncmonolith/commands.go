@@ -50,7 +50,7 @@ func addCobras(root *cobra.Command) {
 				return err
 			}
 		case "completion":
-			c.Short, c.Example = "Write a script for a shell that completes commands and names", "  asyncmonolith completion bash"
+			c.Short, c.Example = "Write a completion script for a shell", "  asyncmonolith completion bash"
 			asGroup(c)
 			for _, shell := range c.Commands() {
 				shell.Example = "  asyncmonolith completion " + shell.Name()
