@@ -40,15 +40,15 @@ func RunOperations(ctx context.Context, service *ops.Service) error {
 
 // AtTheService shows what fails, and plans to run it again.
 func AtTheService(ctx context.Context, service *ops.Service, out io.Writer) error {
-	// snippet: session
-	session := service.As(ops.Principal{Name: "ada@example.com", Role: ops.Operator}) // from your login
-	findings, err := session.Check(ctx)
+	findings, err := service.As(ops.Principal{Name: "ada@example.com", Role: ops.Viewer}).Check(ctx)
 	if err != nil {
 		return err
 	}
 	for _, f := range findings {
 		fmt.Fprintln(out, f.Severity, f.Subject, f.Text)
 	}
+	// snippet: session
+	session := service.As(ops.Principal{Name: "ada@example.com", Role: ops.Operator}) // from your login
 	planned, err := session.Operations().Plan(ctx, ops.Requeue, ops.Target{Poisoned: &poison.Filter{Consumer: "charge-card"}})
 	if err != nil {
 		return err // ops.ErrNoMatch, ops.ErrForbidden
