@@ -15,7 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
-// setUp makes the stream and the consumer that docs/services.md shows.
+// setUp makes the stream and the consumer that docs/brokers/nats.md shows.
 func setUp(ctx context.Context, js jetstream.JetStream, nodes int) error {
 	// snippet: jetstream
 	stream, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{

@@ -15,7 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
-// setUp makes the exchange and the queue that docs/services.md shows.
+// setUp makes the exchange and the queue that docs/brokers/rabbitmq.md shows.
 func setUp(channel *amqp.Channel) error {
 	// snippet: rabbitmq
 	if err := channel.ExchangeDeclare("orders", amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
