@@ -57,16 +57,20 @@ func settingsPage(t *tree) string {
 		if !ok || !spec.Name.IsExported() || !regexp.MustCompile(`(Config|Options)$|^Tables$`).MatchString(spec.Name.Name) {
 			return
 		}
-		if spec.Name.Name == "ConsumerConfig" { // what options have set, for middleware to read
-			return
-		}
 		var b strings.Builder
 		fmt.Fprintf(&b, "## %s.%s\n\n`import \"%s\"`\n\n%s\n\n| Field | Type | Default | |\n|---|---|---|---|\n",
 			s.file.Name.Name, spec.Name.Name, path.Join(modulePath, s.dir), line(doc))
+		above := "" // the field that has the comment of a group
 		for _, field := range fields.Fields.List {
 			for _, name := range field.Names {
+				doc := field.Doc.Text()
+				if doc == "" {
+					doc = "See [" + above + "]."
+				} else {
+					above = name.Name
+				}
 				if name.IsExported() {
-					b.WriteString(settingRow(name.Name, rendered(field.Type), field.Doc.Text()) + "\n")
+					b.WriteString(settingRow(name.Name, rendered(field.Type), doc) + "\n")
 				}
 			}
 		}
