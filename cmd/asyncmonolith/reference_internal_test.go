@@ -26,8 +26,11 @@ func TestGuideToCommands(t *testing.T) {
 		}
 	}
 	got, err := os.ReadFile(file)
-	if err != nil || string(got) != want {
-		t.Errorf("%s: %v, and it differs from the help: (cd cmd/asyncmonolith && go test -run TestGuideToCommands -update .)", file, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s is out of date: (cd cmd/asyncmonolith && go test -run TestGuideToCommands -update .)", file)
 	}
 	for _, command := range []string{"## status\n", "### operations run ID\n", "## completion"} {
 		if !strings.Contains(want, command) {

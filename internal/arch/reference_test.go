@@ -28,8 +28,12 @@ func TestReference(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got, err := os.ReadFile(file); err != nil || string(got) != want {
-			t.Errorf("%s: %v, and it differs from the code: go test ./internal/arch -run TestReference -update", file, err)
+		got, err := os.ReadFile(file)
+		if err != nil {
+			t.Error(err)
+		}
+		if string(got) != want {
+			t.Errorf("%s is out of date: go test ./internal/arch -run TestReference -update", file)
 		}
 	}
 }
