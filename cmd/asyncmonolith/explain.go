@@ -24,9 +24,8 @@ type explainCommand struct {
 func (e *explainCommand) command() *cobra.Command {
 	c := &cobra.Command{
 		Use: "explain [ID...]", Short: "Explain why messages do not run", Args: checkArgs(e.checkArgs),
-		Long: `Explain why messages do not run, from the database and the reports of live processes. ID is the id of a pending or
-poisoned message, a message id, which the messages of all consumers share, or a trace id. --key explains the first
-messages of a key.`,
+		Long: `Explain why messages do not run, from the database and the reports of live processes. ID is a row's id, a message id or
+a trace id. The rows of all consumers of a message share its message id. --key explains the first messages of a key.`,
 		Example: `  asyncmonolith explain 4711
   asyncmonolith explain 0199f1a2-7c3d-7abc-8def-0123456789ab
   asyncmonolith explain --consumer mail --key customer-17`,
