@@ -23,7 +23,11 @@ func TestSnippets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	documents = append(documents, "../README.md", "../ARCHITECTURE.md")
+	deeper, err := filepath.Glob("../docs/[br]*/*.md") // brokers and reference
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents = append(append(documents, deeper...), "../README.md", "../ARCHITECTURE.md")
 	marked := regexp.MustCompile("(?s)<!-- snippet: (\\S+) (\\S+) -->\n```go\n(.*?)```\n")
 	blocks := 0
 	for _, document := range documents {

@@ -87,7 +87,7 @@ func MapRecord(fn func(broker.Record) (broker.Record, error)) Option {
 // A record of relay.NewLogForwarder for an erased stream erases the stream here; later records of
 // it are skipped. An event that has no key or cannot be appended is parked without blocking later
 // events; once requeued, it is appended after them. Each stream has the order in which the broker
-// delivers it: see docs/services.md for the brokers' settings. Nothing else should append to these
+// delivers it: see docs/brokers for the brokers' settings. Nothing else should append to these
 // streams.
 //
 // One of the processes that run the receiver subscribes and the others stand by, because most

@@ -51,20 +51,19 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "asyncmonolith",
 		Short: "Operate the messages of a database",
-		Long: `Operate the messages of a database: who runs and what waits, what fails and why, and changes that are
-previewed, paced and can be undone.
+		Long: `Operate the messages of a database: show which wait, run and fail, and why. Make changes that are previewed,
+paced and can be undone.
 
-The database is named by --dsn, by the file of --dsn-file, or by ASYNCMONOLITH_DSN:
+--dsn, the file of --dsn-file, or ASYNCMONOLITH_DSN names the database:
 
   postgres://user:password@host:5432/database
   mariadb://user:password@host:3306/database    (?socket=/run/mysqld.sock, ?tls=true)
   sqlite:path/to/file
 
-A password belongs into the environment or the file: everybody on a machine can see the arguments of its
-processes.
+Put passwords into the environment or the file: every user of a machine can see the arguments of processes.
 
-What changes something shows what it would change and exits with 4; --yes --reason TEXT does it. Exit codes:
-0 done, 1 error, 2 wrong usage, 3 not found, 4 not confirmed, 5 done in part, 6 check failed, 7 tables missing or old.`,
+A command that changes something prints a preview and exits with 4. --yes --reason TEXT makes the change. Exit codes:
+0 done, 1 error, 2 wrong usage, 3 not found, 4 not confirmed, 5 done in part, 6 check failed, 7 tables missing or outdated.`,
 		Example: `  asyncmonolith status
   asyncmonolith poisoned groups
   asyncmonolith requeue --consumer mail --fingerprint 1f00ba5e1f00ba5e1
@@ -74,11 +73,11 @@ What changes something shows what it would change and exits with 4; --yes --reas
 	}
 	root.SetFlagErrorFunc(nearestFlag)
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.dsn, "dsn", "", "database: postgres://…, mariadb://… or sqlite:PATH (or ASYNCMONOLITH_DSN); without a password")
+	flags.StringVar(&a.dsn, "dsn", "", "database without a password: postgres://…, mariadb://… or sqlite:PATH (default: ASYNCMONOLITH_DSN)")
 	flags.StringVar(&a.dsnFile, "dsn-file", "", "file with the DSN")
 	flags.StringVar(&a.tables.Schema, "schema", "", "schema of the tables (PostgreSQL)")
-	flags.StringVar(&a.tables.Prefix, "prefix", "", "prefix of the tables' names")
-	flags.BoolVar(&a.json, "json", false, "write JSON, one value in each line")
+	flags.StringVar(&a.tables.Prefix, "prefix", "", "prefix of the table names")
+	flags.BoolVar(&a.json, "json", false, "write JSON, one object per line")
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)

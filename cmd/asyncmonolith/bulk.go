@@ -32,9 +32,9 @@ func (b *bulkChange) command(c *cobra.Command) *cobra.Command {
 	c.Args = cobra.ArbitraryArgs
 	c.RunE = b.run
 	b.selected.add(b.app, c)
-	c.Flags().BoolVar(&b.all, "all", false, "all there are")
-	c.Flags().IntVar(&b.options.Rate, "rate", 100, "messages a second, up to 100000")
-	b.add(c, "carry it out from here, and show how far it is, until it is over")
+	c.Flags().BoolVar(&b.all, "all", false, "all messages")
+	c.Flags().IntVar(&b.options.Rate, "rate", 100, "messages per second, up to 100000")
+	b.add(c, "run it from here, and show the progress until it ends")
 	return c
 }
 

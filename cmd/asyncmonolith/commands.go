@@ -42,6 +42,7 @@ func addCobras(root *cobra.Command) {
 		switch c.Name() {
 		case "help":
 			c.Short, c.Example = "Show the help of a command", "  asyncmonolith help messages list"
+			c.Long = c.Short + "."
 			c.Args = func(_ *cobra.Command, args []string) error {
 				found, rest, err := root.Find(args)
 				if err == nil && found.HasSubCommands() && len(rest) > 0 {
@@ -50,7 +51,8 @@ func addCobras(root *cobra.Command) {
 				return err
 			}
 		case "completion":
-			c.Short, c.Example = "Write a script for a shell that completes commands and names", "  asyncmonolith completion bash"
+			c.Short, c.Example = "Write a completion script for a shell", "  asyncmonolith completion bash"
+			c.Long = c.Short + ": bash, zsh, fish or powershell. The help of each shows how to load it."
 			asGroup(c)
 			for _, shell := range c.Commands() {
 				shell.Example = "  asyncmonolith completion " + shell.Name()

@@ -15,8 +15,8 @@ type confirmation struct {
 
 // confirmed adds the flags to c and returns it.
 func (f *confirmation) confirmed(c *cobra.Command) *cobra.Command {
-	c.Flags().BoolVar(&f.yes, "yes", false, "do it: without, the command shows what it would do and exits with 4")
-	c.Flags().StringVar(&f.reason, "reason", "", "why, for the audit and for others to see")
+	c.Flags().BoolVar(&f.yes, "yes", false, "make the change; without it the command prints a preview and exits with 4")
+	c.Flags().StringVar(&f.reason, "reason", "", "reason, for the audit")
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if f.yes && strings.TrimSpace(f.reason) == "" {
 			return usage(errors.New("--reason is missing: who says --yes says why"))

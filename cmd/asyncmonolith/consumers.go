@@ -19,10 +19,9 @@ func consumersGroup(a *app) *cobra.Command {
 	return asGroup(&cobra.Command{
 		Use:   "consumers",
 		Short: "List, pause and resume consumers",
-		Long: `List consumers with what waits for each, and pause and resume them for all processes.
+		Long: `List consumers with their pending messages. Pause and resume them in all processes.
 
-Messages of a paused consumer are not claimed until it is resumed; they are produced and
-kept as before.`,
+A paused consumer's messages are kept but not claimed until it is resumed.`,
 		Example: `  asyncmonolith consumers list
   asyncmonolith consumers pause mail --yes --reason "the provider is down"
   asyncmonolith consumers resume mail --yes --reason "it is back"`,
@@ -35,8 +34,8 @@ type consumersList struct{ app *app }
 func (l *consumersList) command() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List consumers, what waits for each, and which are paused", Args: checkArgs(noArgs),
-		Long: "List the consumers that have messages, or are paused: how many wait, run and are poisoned, and for how long\n" +
-			"the oldest has been due. Counts stop at 10,000.",
+		Long: "List consumers that have messages or are paused: their ready, delayed, leased and poisoned messages, and the age\n" +
+			"of the oldest. Counts stop at 10,000.",
 		Example: "  asyncmonolith consumers list --json",
 		RunE:    l.app.onSession(l.run),
 	}
@@ -120,12 +119,12 @@ func pauseCommand(a *app) *cobra.Command {
 		otherwise: "--allow-unknown-consumer pauses a name that is not known yet",
 	}
 	c := x.command(&cobra.Command{
-		Use: "pause NAME", Short: "Keep a consumer's messages from being claimed",
-		Long: `Keep a consumer's messages from being claimed until it is resumed. What is claimed already still
-runs; within about a second nothing more of the consumer starts. The reason is for others to see.`,
+		Use: "pause NAME", Short: "Pause a consumer in all processes",
+		Long: `Pause a consumer in all processes. Its messages are kept but not claimed until it is resumed. Within about a second
+none starts any more. Operators see the reason.`,
 		Example: `  asyncmonolith consumers pause mail --yes --reason "the provider is down"`,
 	})
-	c.Flags().BoolVar(&x.allowUnknown, "allow-unknown-consumer", false, "also a name that has no messages and that no live process takes")
+	c.Flags().BoolVar(&x.allowUnknown, "allow-unknown-consumer", false, "allow a name without messages and without a live process")
 	return c
 }
 
@@ -134,8 +133,8 @@ func resumeCommand(a *app) *cobra.Command {
 		app: a, would: "resume consumer %q", said: "Consumer %q is resumed.", done: "resumed", do: (*operator.Consumers).Resume,
 	}
 	return x.command(&cobra.Command{
-		Use: "resume NAME", Short: "Let a paused consumer's messages be claimed again",
-		Long:    "Let a paused consumer's messages be claimed again. Those that are due run then, as many as there is room for.",
+		Use: "resume NAME", Short: "Resume a paused consumer",
+		Long:    "Resume a paused consumer. Its due messages start.",
 		Example: `  asyncmonolith consumers resume mail --yes --reason "it is back"`,
 	})
 }
@@ -146,9 +145,9 @@ func probeCommand(a *app) *cobra.Command {
 		said: "Consumer %q tries one message within about a second.", done: "probed", do: (*operator.Consumers).Probe,
 	}
 	return x.command(&cobra.Command{
-		Use: "probe NAME", Short: "Have one message of a consumer with an open breaker run now",
-		Long: `Have one message of a consumer with an open breaker run now, rather than when its cooldown is over. If it is done the
-breaker closes, and the others run. Use it when you know that what the consumer needs is back.`,
+		Use: "probe NAME", Short: "Try one message of a consumer with an open circuit breaker",
+		Long: `Run one message of a consumer with an open circuit breaker now, before the cooldown ends. If it succeeds, the breaker
+closes and the other messages run.`,
 		Example: `  asyncmonolith consumers probe charge-card --yes --reason "the provider is back"`,
 	})
 }

@@ -14,8 +14,8 @@ import (
 func schemaCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "schema NAME", Short: "Show the payloads of a consumer as JSON Schema", Args: checkArgs(exactlyOne("consumer", "consumers list")),
-		Long: "Show the payloads of a consumer as JSON Schema, as the processor that reported last describes them. A processor\n" +
-			"that has been away for a week does not count.",
+		Long: "Show the payloads of a consumer as JSON Schema, from the last report of a processor. Reports older than a week are\n" +
+			"ignored.",
 		Example:           "  asyncmonolith consumers schema charge-card",
 		ValidArgsFunction: a.completeArg(consumerNames),
 		RunE: a.onSession(func(ctx context.Context, session *operator.Session, args []string) error {
@@ -55,9 +55,9 @@ type asyncAPICommand struct {
 
 func (x *asyncAPICommand) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "asyncapi", Short: "Write an AsyncAPI 3.0 document of the programs", Args: checkArgs(noArgs),
-		Long: "Write an AsyncAPI 3.0 document, in JSON, of the programs whose processors and relays have reported within a week:\n" +
-			"their payloads, consumers, receivers and destinations.",
+		Use: "asyncapi", Short: "Write an AsyncAPI 3.0 document", Args: checkArgs(noArgs),
+		Long: "Write an AsyncAPI 3.0 document in JSON: the payloads, consumers, receivers and destinations of all programs that\n" +
+			"reported within a week.",
 		Example: "  asyncmonolith asyncapi --title Shop > asyncapi.json",
 		RunE:    x.app.onSession(x.run),
 	}

@@ -23,19 +23,19 @@ type demoCommand struct {
 func (d *demoCommand) command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "Make a SQLite database with something of everything in it, to look at",
-		Long: "Make a SQLite database with something of everything in it, to look at: a shop whose messages run, wait and\n" +
-			"fail. It takes some seconds, and leaves nothing running.",
+		Short: "Make a SQLite database with sample data",
+		Long: "Make a SQLite database with sample data: a shop whose messages run, wait and fail. It takes some seconds. No process\n" +
+			"works on the database afterwards, unless --live is given.",
 		Example: "  asyncmonolith demo\n  asyncmonolith demo --path shop.db --live",
 		Args:    checkArgs(noArgs),
 		PreRunE: d.check,
 		RunE:    d.run,
 	}
 	flags := c.Flags()
-	flags.StringVar(&d.path, "path", "asyncmonolith-demo.db", "the file to make")
-	flags.BoolVar(&d.force, "force", false, "take the place of a demo database that is there")
-	flags.BoolVar(&d.live, "live", false, "go on working until Ctrl-C, so that there is something to watch")
-	flags.DurationVar(&d.serveFor, "serve-for", 0, "go on working for so long")
+	flags.StringVar(&d.path, "path", "asyncmonolith-demo.db", "file to create")
+	flags.BoolVar(&d.force, "force", false, "replace an existing demo database")
+	flags.BoolVar(&d.live, "live", false, "process messages until Ctrl-C")
+	flags.DurationVar(&d.serveFor, "serve-for", 0, "process messages for this time")
 	return c
 }
 

@@ -35,16 +35,15 @@ func newDiscard(a *app) *discardCommand {
 
 func (d *discardCommand) command() *cobra.Command {
 	c := d.poisonedChange.command(&cobra.Command{
-		Use: "discard [ID...]", Short: "Delete poisoned messages for good",
-		Long: `Delete poisoned messages for good: those with the ids at once, or all that match the flags as an operation,
-which starts after 10 s, in which it can be undone. asyncmonolith poisoned export keeps them elsewhere: --exported
-deletes at once what is in its file, and nothing that was poisoned since.`,
+		Use: "discard [ID...]", Short: "Delete poisoned messages",
+		Long: `Delete poisoned messages. Ids are deleted at once. Flags select messages for an operation, which starts after 10 s and
+can be undone until then. --exported deletes at once the messages in a file of poisoned export, and no others.`,
 		Example: `  asyncmonolith discard 17 18 --yes --reason "test data"
   asyncmonolith discard --exported mail.ndjson --yes --reason "kept elsewhere"
   asyncmonolith discard --consumer mail --poisoned-before 2025-01-01 --yes --reason "too old to matter"`,
 	})
 	c.RunE = d.run
-	c.Flags().StringVar(&d.exported, "exported", "", "those in a file that poisoned export has written with --show-payloads")
+	c.Flags().StringVar(&d.exported, "exported", "", "messages in a file of poisoned export --show-payloads")
 	_ = c.MarkFlagFilename("exported")
 	return c
 }

@@ -16,9 +16,9 @@ type doctorCommand struct{ app *app }
 func (d *doctorCommand) command() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "What is wrong with the database and what runs on it, and how to cure it",
-		Long: "What is wrong with the database and what runs on it, and how to cure it: the worst first, and what was\n" +
-			"looked at and is fine. It changes nothing. It exits with 6 if there is a problem.",
+		Short: "Check the database and its processes, and suggest remedies",
+		Long: "Check the database and its processes, and suggest remedies. The worst findings come first; passed checks are listed,\n" +
+			"too. It changes nothing. It exits with 6 if a finding is critical.",
 		Example: "  asyncmonolith doctor --json",
 		Args:    checkArgs(noArgs),
 		RunE:    d.app.onSession(d.run),

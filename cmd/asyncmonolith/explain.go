@@ -23,17 +23,16 @@ type explainCommand struct {
 
 func (e *explainCommand) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "explain [ID...]", Short: "Say why messages do not run", Args: checkArgs(e.checkArgs),
-		Long: `Say why messages do not run, or have not yet: as far as the database knows, which knows the live processes and
-what they take. An ID is the id of a pending or poisoned message, a message id, which its messages of all consumers share,
-or the trace in which they were produced. With --key it is about the first messages of a key.`,
+		Use: "explain [ID...]", Short: "Explain why messages do not run", Args: checkArgs(e.checkArgs),
+		Long: `Explain why messages do not run, from the database and the reports of live processes. ID is a row's id, a message id or
+a trace id. The rows of all consumers of a message share its message id. --key explains the first messages of a key.`,
 		Example: `  asyncmonolith explain 4711
   asyncmonolith explain 0199f1a2-7c3d-7abc-8def-0123456789ab
   asyncmonolith explain --consumer mail --key customer-17`,
 		RunE: e.app.onSession(e.run),
 	}
-	c.Flags().StringVar(&e.key, "key", "", "the first messages with an ordering key")
-	c.Flags().StringVar(&e.consumer, "consumer", "", "those of a consumer, with --key")
+	c.Flags().StringVar(&e.key, "key", "", "ordering key: explain its first messages")
+	c.Flags().StringVar(&e.consumer, "consumer", "", "consumer, with --key")
 	_ = c.RegisterFlagCompletionFunc("consumer", e.app.completeFlag(consumerNames))
 	return c
 }

@@ -21,14 +21,14 @@ type poisonFilter struct {
 
 func (f *poisonFilter) add(a *app, c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.filter.Consumer, "consumer", "", "those of a consumer")
-	flags.StringVar(&f.filter.PayloadType, "payload-type", "", "those of a payload type")
-	flags.StringVar(&f.filter.Fingerprint, "fingerprint", "", "those of a group, see poisoned groups")
-	flags.StringVar(&f.filter.OrderingKey, "key", "", "those of a key")
-	flags.StringVar(&f.filter.Error, "error", "", "those with a text in their reason or errors")
-	flags.Var(&f.message, "message-id", "those of a payload")
-	flags.Var(&f.after, "poisoned-after", "those poisoned after a time, in UTC")
-	flags.Var(&f.before, "poisoned-before", "those poisoned before a time, in UTC")
+	flags.StringVar(&f.filter.Consumer, "consumer", "", "consumer")
+	flags.StringVar(&f.filter.PayloadType, "payload-type", "", "payload type")
+	flags.StringVar(&f.filter.Fingerprint, "fingerprint", "", "failure group, from poisoned groups")
+	flags.StringVar(&f.filter.OrderingKey, "key", "", "ordering key")
+	flags.StringVar(&f.filter.Error, "error", "", "text in the reason or the errors")
+	flags.Var(&f.message, "message-id", "message id")
+	flags.Var(&f.after, "poisoned-after", "poisoned after a time, in UTC")
+	flags.Var(&f.before, "poisoned-before", "poisoned before a time, in UTC")
 	_ = c.RegisterFlagCompletionFunc("consumer", a.completeFlag(consumerNames))
 	_ = c.RegisterFlagCompletionFunc("fingerprint", a.completeFlag(f.fingerprints))
 }
@@ -69,16 +69,16 @@ type pendingFilter struct {
 
 func (f *pendingFilter) add(a *app, c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.filter.Consumer, "consumer", "", "those of a consumer")
-	flags.StringVar(&f.filter.PayloadType, "payload-type", "", "those of a payload type")
-	flags.StringVar(&f.filter.OrderingKey, "key", "", "those of a key, in order")
-	flags.StringVar(&f.filter.InsertID, "insert-id", "", "the one with an insert id, of each consumer")
-	flags.Var(&f.message, "message-id", "those of a payload, of each consumer")
+	flags.StringVar(&f.filter.Consumer, "consumer", "", "consumer")
+	flags.StringVar(&f.filter.PayloadType, "payload-type", "", "payload type")
+	flags.StringVar(&f.filter.OrderingKey, "key", "", "ordering key; lists its messages in order")
+	flags.StringVar(&f.filter.InsertID, "insert-id", "", "insert id")
+	flags.Var(&f.message, "message-id", "message id, for all consumers")
 	states := []string{string(admin.Ready), string(admin.Delayed), string(admin.Leased)}
-	flags.Var(choice{&f.state, states}, "state", strings.Join(states, ", "))
-	flags.BoolVar(&f.filter.Crashed, "crashed", false, "those whose last process was lost")
-	flags.BoolVar(&f.filter.Retrying, "retrying", false, "those that have failed, and run again")
-	flags.DurationVar(&f.filter.OlderThan, "older-than", 0, "those produced at least so long ago, such as 90m")
+	flags.Var(choice{&f.state, states}, "state", "state: "+strings.Join(states, ", "))
+	flags.BoolVar(&f.filter.Crashed, "crashed", false, "messages whose last process was lost")
+	flags.BoolVar(&f.filter.Retrying, "retrying", false, "messages that failed and will run again")
+	flags.DurationVar(&f.filter.OlderThan, "older-than", 0, "messages produced at least this long ago, such as 90m")
 	_ = c.RegisterFlagCompletionFunc("consumer", a.completeFlag(consumerNames))
 	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -21,7 +21,7 @@ import (
 type contentFlag struct{ shown bool }
 
 func (f *contentFlag) add(c *cobra.Command) *cobra.Command {
-	c.Flags().BoolVar(&f.shown, "show-payloads", false, "show payloads, headers and texts of errors")
+	c.Flags().BoolVar(&f.shown, "show-payloads", false, "show payloads, headers and error texts")
 	return c
 }
 
@@ -63,12 +63,12 @@ const mostListed = 1000
 type pageFlags struct{ admin.Page }
 
 func (f *pageFlags) add(c *cobra.Command) *cobra.Command {
-	c.Flags().StringVar(&f.After, "after", "", "where to go on: what the listing before ended with")
+	c.Flags().StringVar(&f.After, "after", "", "continue after this position, from the previous listing")
 	return f.addLimit(c)
 }
 
 func (f *pageFlags) addLimit(c *cobra.Command) *cobra.Command {
-	c.Flags().IntVar(&f.Size, "limit", 50, "most rows, up to 1000")
+	c.Flags().IntVar(&f.Size, "limit", 50, "maximum number of rows, up to 1000")
 	c.PreRunE = func(*cobra.Command, []string) error { return f.check() }
 	return c
 }

@@ -19,8 +19,8 @@ func messagesGroup(a *app) *cobra.Command {
 	return asGroup(&cobra.Command{
 		Use:   "messages",
 		Short: "List pending messages, and cancel, reschedule or run them",
-		Long: `List messages that wait or run, show one, and cancel, reschedule or run them now. Those that are poisoned are
-those of asyncmonolith poisoned.`,
+		Long: `List pending messages, show one, and cancel, reschedule or run them now. For poisoned messages use
+asyncmonolith poisoned.`,
 		Example: `  asyncmonolith messages list --consumer mail --retrying
   asyncmonolith messages get 4711 --show-payloads
   asyncmonolith messages run-now 4711 4712 --yes --reason "the provider is back"`,
@@ -53,9 +53,8 @@ type messagesList struct {
 func (l *messagesList) command() *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List pending messages", Args: checkArgs(noArgs),
-		Long: `List pending messages, by consumer and payload type, and for each of these in the order in which they are
-due. It reads an index for --consumer, for --insert-id, and for --key with --consumer; what else is asked for is looked for message by
-message, which takes a while in millions.`,
+		Long: `List pending messages by consumer and payload type, in the order in which they are due. --consumer, --insert-id, and
+--key with --consumer use an index. Other filters read every message, which takes a while with millions.`,
 		Example: `  asyncmonolith messages list --consumer mail --state ready --limit 10
   asyncmonolith messages list --crashed
   asyncmonolith messages list --older-than 1h --json`,
@@ -107,8 +106,8 @@ type blockedKeys struct {
 func (k *blockedKeys) command() *cobra.Command {
 	return k.page.addLimit(&cobra.Command{
 		Use: "blocked-keys", Short: "List keys that a poisoned message blocks", Args: checkArgs(noArgs),
-		Long: `List keys whose messages wait until a poisoned one is requeued or discarded, those first that have waited
-for the longest. Counts stop at 10,000.`,
+		Long: `List keys whose messages wait until a poisoned one is requeued or discarded, the longest wait first. Counts stop at
+10,000.`,
 		Example: "  asyncmonolith messages blocked-keys\n  asyncmonolith messages list --consumer ship --key order-17",
 		RunE:    k.app.onSession(k.run),
 	})
@@ -137,8 +136,7 @@ type messagesGet struct {
 func (g *messagesGet) command() *cobra.Command {
 	return g.content.add(&cobra.Command{
 		Use: "get ID", Short: "Show one pending message", Args: checkArgs(exactlyOne("message", "messages list")),
-		Long: "Show one pending message. Its payload, up to 64 KiB of it, its headers and the texts of its errors " +
-			"are shown with --show-payloads.",
+		Long:    "Show one pending message. --show-payloads adds up to 64 KiB of its payload, its headers and its error texts.",
 		Example: "  asyncmonolith messages get 4711 --show-payloads",
 		RunE:    g.app.onIDs(g.run, g.content.config),
 	})

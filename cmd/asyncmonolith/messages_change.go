@@ -25,15 +25,15 @@ func newPendingChange(a *app, action ops.Action, done string) *pendingChange {
 	return x
 }
 
-const asOperation = ` Those with the ids are changed at once, all that match the
-flags as an operation, which starts after 10 s, in which it can be undone.`
+const asOperation = ` Ids are changed
+at once. Flags select messages for an operation, which starts after 10 s and can be undone until then.`
 
 func cancelCommand(a *app) *cobra.Command {
 	x := newPendingChange(a, ops.Cancel, "cancelled")
 	x.do = (*operator.Messages).Cancel
 	return x.command(&cobra.Command{
-		Use: "cancel [ID...]", Short: "Delete pending messages for good",
-		Long: "Delete pending messages for good. One that runs is skipped, and the exit code is 5." + asOperation,
+		Use: "cancel [ID...]", Short: "Delete pending messages",
+		Long: "Delete pending messages. Running ones are skipped, and the exit code is then 5." + asOperation,
 		Example: `  asyncmonolith messages cancel 4711 --yes --reason "the order is void"
   asyncmonolith messages cancel --consumer mail --older-than 24h --yes --reason "not wanted any more"`,
 	})
@@ -43,9 +43,8 @@ func runNowCommand(a *app) *cobra.Command {
 	x := newPendingChange(a, ops.RunNow, "due now")
 	x.do = (*operator.Messages).RunNow
 	return x.command(&cobra.Command{
-		Use: "run-now [ID...]", Short: "Make pending messages due now",
-		Long: "Make pending messages due now: they run as soon as a process has room. One of a paused consumer waits for its\n" +
-			"resumption." + asOperation,
+		Use: "run-now [ID...]", Short: "Run pending messages now",
+		Long: "Make pending messages due now. Messages of a paused consumer wait until it is resumed." + asOperation,
 		Example: `  asyncmonolith messages run-now 4711 4712 --yes --reason "the provider is back"
   asyncmonolith messages run-now --consumer mail --retrying --yes --reason "the provider is back"`,
 	})
@@ -58,11 +57,11 @@ func rescheduleCommand(a *app) *cobra.Command {
 		return s.Reschedule(ctx, reason, at.Time, ids...)
 	}
 	c := x.command(&cobra.Command{
-		Use: "reschedule [ID...] --at TIME", Short: "Make pending messages due at another time",
-		Long:    "Make pending messages due at another time. One in the past means now." + asOperation,
+		Use: "reschedule [ID...] --at TIME", Short: "Change when pending messages are due",
+		Long:    "Change when pending messages are due. A time in the past means now." + asOperation,
 		Example: `  asyncmonolith messages reschedule 4711 --at "2026-05-01 06:00:00" --yes --reason "after the migration"`,
 	})
-	c.Flags().Var(&at, "at", "when, in UTC")
+	c.Flags().Var(&at, "at", "when the messages are due, in UTC")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if at.IsZero() {
 			return usage(errors.New("--at is missing: when the messages are to be due"))

@@ -24,16 +24,16 @@ type messagesFind struct {
 
 func (f *messagesFind) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "find", Short: "Look for pending messages by message id, trace or header", Args: checkArgs(noArgs),
-		Long: `Look for pending messages by what no index has: the id of the payload, the trace in which it was produced, a
-header. It looks at all of them, beginning near the time of the message id, and says how far it is.`,
+		Use: "find", Short: "Find pending messages by message id, trace or header", Args: checkArgs(noArgs),
+		Long: `Find pending messages by message id, trace or header. No index has these, so the command reads all pending messages,
+first those produced at the time of the message id, and shows its progress.`,
 		Example: `  asyncmonolith messages find --message-id 0199f1a2-7c3d-7abc-8def-0123456789ab
   asyncmonolith messages find --header tenant=acme --limit 10`,
 		RunE: f.app.onSession(f.run, f.config),
 	}
-	c.Flags().Var(&f.message, "message-id", "the id of the payload")
-	c.Flags().StringVar(&f.search.TraceID, "trace-id", "", "the trace in which it was produced: 32 hexadecimal digits")
-	c.Flags().StringVar(&f.header, "header", "", "a header, as NAME=VALUE")
+	c.Flags().Var(&f.message, "message-id", "message id")
+	c.Flags().StringVar(&f.search.TraceID, "trace-id", "", "id of the trace that produced the message: 32 hexadecimal digits")
+	c.Flags().StringVar(&f.header, "header", "", "header, as NAME=VALUE")
 	f.page.addLimit(c)
 	c.PreRunE = func(*cobra.Command, []string) error { return f.check() }
 	return c

@@ -17,14 +17,13 @@ type migrateCommand struct {
 
 func (m *migrateCommand) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "migrate", Short: "Create the library's tables, or bring them up to date", Args: checkArgs(noArgs),
-		Long: `Create the library's tables, or bring them up to date. Migrations only add, so that what runs already works on,
-and to migrate again changes nothing. With --sql the statements are written and nothing is changed: for other
-tools, in the order in which they are to be run.`,
+		Use: "migrate", Short: "Create or update the library's tables", Args: checkArgs(noArgs),
+		Long: `Create or update the library's tables. Migrations only add, so running programs continue. A second migration changes
+nothing. --sql writes the statements in their order, for other migration tools, and changes nothing.`,
 		Example: "  asyncmonolith migrate\n  asyncmonolith migrate --prefix shop_ --sql > shop.sql",
 		RunE:    m.run,
 	}
-	c.Flags().BoolVar(&m.sql, "sql", false, "write the statements, and change nothing")
+	c.Flags().BoolVar(&m.sql, "sql", false, "write the statements and change nothing")
 	return c
 }
 

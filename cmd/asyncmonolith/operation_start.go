@@ -29,7 +29,7 @@ type operationStart struct {
 // add adds the flags. waits is the help of --wait.
 func (s *operationStart) add(c *cobra.Command, waits string) {
 	c.Flags().BoolVar(&s.wait, "wait", false, waits)
-	c.Flags().DurationVar(&s.undoWindow, "undo-window", 10*time.Second, "how long it can be undone before it starts")
+	c.Flags().DurationVar(&s.undoWindow, "undo-window", 10*time.Second, "wait before the start, in which the operation can be undone")
 	s.confirmed(c)
 }
 

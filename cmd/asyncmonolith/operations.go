@@ -17,10 +17,9 @@ import (
 func operationsGroup(a *app) *cobra.Command {
 	return asGroup(&cobra.Command{
 		Use:   "operations",
-		Short: "List what people have changed, and undo, stop or watch what is under way",
-		Long: `List what people have changed, which is the audit, and what is under way: operations change many messages, and
-can be undone until they start, and stopped. To undo or to stop keeps things from changing, and so needs
-neither --yes nor --reason.`,
+		Short: "List changes, and undo, stop or watch operations",
+		Long: `List the changes of operators, which are the audit. Operations change many messages. They can be undone until they
+start, and stopped later. undo and stop need neither --yes nor --reason.`,
 		Example: `  asyncmonolith operations list
   asyncmonolith operations undo 12
   asyncmonolith operations set-rate 12 500 --yes --reason "the provider allows it"
@@ -38,8 +37,8 @@ type operationsList struct {
 
 func (l *operationsList) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Short: "List changes by people, the newest first", Args: checkArgs(noArgs),
-		Long:    "List changes by people, the newest first. They are kept for 90 days.",
+		Use: "list", Short: "List changes, the newest first", Args: checkArgs(noArgs),
+		Long:    "List changes, the newest first. They are kept for 90 days.",
 		Example: "  asyncmonolith operations list --limit 20",
 		RunE:    l.app.onSession(l.run, l.content.config),
 	}
@@ -89,8 +88,7 @@ type operationShow struct {
 func (s *operationShow) command() *cobra.Command {
 	return s.content.add(oneOperation(s.app, &cobra.Command{
 		Use: "show ID", Short: "Show one operation",
-		Long: "Show one operation: what it is about, who began it and why, and how far it is. With --show-payloads there are " +
-			"the texts of errors.",
+		Long:    "Show one operation: its target, author, reason and progress. --show-payloads adds error texts.",
 		Example: "  asyncmonolith operations show 12",
 		RunE:    s.app.onIDs(s.run, s.content.config),
 	}))
@@ -190,9 +188,9 @@ type operationWatch struct {
 func watchCommand(a *app) *cobra.Command {
 	w := &operationWatch{app: a}
 	return oneOperation(a, &cobra.Command{
-		Use: "watch ID", Short: "Show how far an operation is until it is over",
-		Long: `Show how far an operation is until it is over. It exits with 0 when all is done, and with 5 when only a part is.
-Ctrl-C leaves the operation as it is.`,
+		Use: "watch ID", Short: "Show the progress of an operation until it ends",
+		Long: `Show the progress of an operation until it ends. The exit code is 0 if it is done, and 5 if only a part is. Ctrl-C
+does not stop the operation.`,
 		Example: "  asyncmonolith operations watch 12",
 		RunE:    a.onIDs(w.run),
 	})
@@ -201,9 +199,9 @@ Ctrl-C leaves the operation as it is.`,
 func runOperationCommand(a *app) *cobra.Command {
 	w := &operationWatch{app: a, here: true}
 	return oneOperation(a, &cobra.Command{
-		Use: "run ID", Short: "Carry out an operation from here, and show how far it is",
-		Long: `Carry out an operation from here, unless another process does, and show how far it is until it is over. It exits
-with 0 when all is done, and with 5 when only a part is. Ctrl-C leaves the operation as it is.`,
+		Use: "run ID", Short: "Run an operation from here, and show its progress",
+		Long: `Run an operation from here, unless another process does, and show its progress until it ends. The exit code is 0 if it
+is done, and 5 if only a part is. After Ctrl-C another process can continue it.`,
 		Example: "  asyncmonolith operations run 12",
 		RunE:    a.onIDs(w.run),
 	})

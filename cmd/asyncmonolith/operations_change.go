@@ -22,8 +22,8 @@ type operationDecision struct {
 func undoCommand(a *app) *cobra.Command {
 	d := &operationDecision{app: a, decide: (*ops.Operations).Undo}
 	return d.command(&cobra.Command{
-		Use: "undo ID", Short: "Take back an operation that has not started",
-		Long:    "Take back an operation that has not started. Afterwards nothing of it ever happens.",
+		Use: "undo ID", Short: "Cancel an operation that has not started",
+		Long:    "Cancel an operation that has not started.",
 		Example: "  asyncmonolith operations undo 12",
 	})
 }
@@ -31,16 +31,15 @@ func undoCommand(a *app) *cobra.Command {
 func stopCommand(a *app) *cobra.Command {
 	d := &operationDecision{app: a, decide: (*ops.Operations).Stop}
 	return d.command(&cobra.Command{
-		Use: "stop ID", Short: "End an operation where it is",
-		Long: `End an operation where it is. What it has changed stays changed.
-It also closes what was started by a process that has died since.`,
+		Use: "stop ID", Short: "Stop an operation",
+		Long:    `Stop an operation. Changes that it has made remain. It also closes a change whose process died.`,
 		Example: "  asyncmonolith operations stop 12",
 	})
 }
 
 func (d *operationDecision) command(c *cobra.Command) *cobra.Command {
 	c.RunE = d.app.onIDs(d.run)
-	c.Flags().StringVar(&d.reason, "reason", "", "why, for the audit")
+	c.Flags().StringVar(&d.reason, "reason", "", "reason, for the audit")
 	return oneOperation(d.app, c)
 }
 
@@ -63,9 +62,9 @@ type operationChange struct {
 func resumeOperationCommand(a *app) *cobra.Command {
 	x := &operationChange{app: a, decide: (*ops.Operations).Resume}
 	return x.command(&cobra.Command{
-		Use: "resume ID", Short: "Resume an operation that has paused itself",
-		Long: "Resume an operation that has paused itself, since too much failed again or processes died while they ran it. " +
-			"It goes on without canaries.",
+		Use: "resume ID", Short: "Resume an operation that paused itself",
+		Long: "Resume an operation that paused itself because messages failed again or processes died. It continues without\n" +
+			"canaries.",
 		Example: "  asyncmonolith operations resume 12 --yes --reason \"the rest is other orders\"",
 	})
 }
@@ -76,8 +75,8 @@ func setRateCommand(a *app) *cobra.Command {
 		return s.SetRate(ctx, reason, id, x.rate)
 	}
 	return x.command(&cobra.Command{
-		Use: "set-rate ID MESSAGES", Short: "Change how fast an operation goes",
-		Long:    "Change how many messages a second an operation changes, up to 100000.",
+		Use: "set-rate ID MESSAGES", Short: "Change the speed of an operation",
+		Long:    "Change how many messages per second an operation changes, up to 100000.",
 		Example: "  asyncmonolith operations set-rate 12 500 --yes --reason \"the provider allows it\"",
 		Args:    x.rateArgs,
 	})

@@ -17,9 +17,9 @@ import (
 func poisonedGroup(a *app) *cobra.Command {
 	return asGroup(&cobra.Command{
 		Use:   "poisoned",
-		Short: "List poisoned messages, by what failed",
-		Long: `List messages that have failed for good: in groups of those that failed in the same way, one by one, or all of
-them as JSON. asyncmonolith requeue and asyncmonolith discard change them.`,
+		Short: "List poisoned messages, by failure",
+		Long: `List poisoned messages: in groups of equal failures, one by one, or all as JSON. asyncmonolith requeue and
+asyncmonolith discard change them.`,
 		Example: `  asyncmonolith poisoned groups --show-payloads
   asyncmonolith poisoned list --consumer mail --fingerprint 1f00ba5e1f00ba5e1
   asyncmonolith poisoned get 17 --show-payloads`,
@@ -36,13 +36,13 @@ type poisonedGroups struct {
 
 func (g *poisonedGroups) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "groups", Short: "Count poisoned messages by what failed", Args: checkArgs(noArgs),
-		Long: `Count poisoned messages by consumer and by what failed, those first that failed last: since when, and which
-version of the program met it first. With --show-payloads there is the text of the last error.`,
+		Use: "groups", Short: "Count poisoned messages by failure", Args: checkArgs(noArgs),
+		Long: `Count poisoned messages by consumer and failure, the latest failure first, with the time and the release of the first.
+--show-payloads adds the text of the last error.`,
 		Example: "  asyncmonolith poisoned groups --consumer mail --show-payloads",
 		RunE:    g.app.onSession(g.run, g.content.config),
 	}
-	c.Flags().StringVar(&g.consumer, "consumer", "", "those of a consumer")
+	c.Flags().StringVar(&g.consumer, "consumer", "", "consumer")
 	_ = c.RegisterFlagCompletionFunc("consumer", g.app.completeFlag(consumerNames))
 	return g.content.add(c)
 }
@@ -118,9 +118,9 @@ type poisonedList struct {
 func (l *poisonedList) command() *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List poisoned messages, the newest first", Args: checkArgs(noArgs),
-		Long: `List poisoned messages, the newest first. With --show-payloads there is the reason, which may quote the error;
-its whole text is in "poisoned get" and "poisoned groups".
---error looks into every message that the other flags select: give --consumer, too, where there are many.`,
+		Long: `List poisoned messages, the newest first. --show-payloads adds the reason, which may quote the error. poisoned get and
+poisoned groups show the whole text. --error reads every message that the other flags select, so add --consumer if there
+are many.`,
 		Example: `  asyncmonolith poisoned list --consumer mail --poisoned-after "2026-01-02 15:00:00"`,
 		RunE:    l.app.onSession(l.run, l.content.config, l.filter.config),
 	}
@@ -149,8 +149,8 @@ type poisonedGet struct {
 func (g *poisonedGet) command() *cobra.Command {
 	return g.content.add(&cobra.Command{
 		Use: "get ID", Short: "Show one poisoned message", Args: checkArgs(exactlyOne("message", "poisoned list")),
-		Long: "Show one poisoned message. Its payload, up to 64 KiB of it, its headers, its reason and the texts of its errors " +
-			"are shown with --show-payloads.",
+		Long: "Show one poisoned message. --show-payloads adds up to 64 KiB of its payload, its headers, its reason and its error\n" +
+			"texts.",
 		Example: "  asyncmonolith poisoned get 17 --show-payloads",
 		RunE:    g.app.onIDs(g.run, g.content.config),
 	})
@@ -180,10 +180,10 @@ type poisonedExport struct {
 
 func (e *poisonedExport) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "export --reason TEXT", Short: "Write poisoned messages as JSON, one in each line", Args: checkArgs(noArgs),
-		Long: `Write poisoned messages as JSON, one in each line, in the order of their ids. With --show-payloads each has its
-payload, headers and errors. It changes nothing, but stands in the audit, with the reason.
-asyncmonolith discard --exported FILE deletes what is in the file.`,
+		Use: "export --reason TEXT", Short: "Write poisoned messages as JSON, one per line", Args: checkArgs(noArgs),
+		Long: `Write poisoned messages as JSON, one per line, in the order of their ids. --show-payloads adds payloads, headers and
+errors. It changes nothing, but the audit records the export and its reason. asyncmonolith discard --exported FILE
+deletes the messages in the file.`,
 		Example: `  asyncmonolith poisoned export --consumer mail --show-payloads --reason "for the provider" > mail.ndjson`,
 		PreRunE: func(*cobra.Command, []string) error {
 			if e.reason == "" {
@@ -195,7 +195,7 @@ asyncmonolith discard --exported FILE deletes what is in the file.`,
 	}
 	e.filter.add(e.app, c)
 	e.content.add(c)
-	c.Flags().StringVar(&e.reason, "reason", "", "why, for the audit")
+	c.Flags().StringVar(&e.reason, "reason", "", "reason, for the audit")
 	return c
 }
 

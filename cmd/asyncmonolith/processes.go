@@ -24,10 +24,10 @@ type processesCommand struct {
 
 func (p *processesCommand) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "processes", Short: "List the programs that work on the tables", Args: checkArgs(noArgs),
-		Long: `List the programs that work on the tables, lost ones first, by host: where they run, which version, how busy they
-are, and their parts, such as a processor and a scheduler. A program that is lost was not seen for 45 s, and did not
-stop. Those that stopped are counted; --all lists them. --json writes a line for each part.`,
+		Use: "processes", Short: "List the processes that use the tables", Args: checkArgs(noArgs),
+		Long: `List the processes that use the tables, lost ones first, by host: their release, their load, and their parts, such as a
+processor and a scheduler. A lost process has not reported for 45 s and did not stop in order. Stopped processes are
+counted; --all lists them. --json writes a line per part.`,
 		Example: "  asyncmonolith processes --within 1h",
 		PreRunE: func(*cobra.Command, []string) error {
 			if p.within <= 0 {
@@ -37,8 +37,8 @@ stop. Those that stopped are counted; --all lists them. --json writes a line for
 		},
 		RunE: p.app.onSession(p.run),
 	}
-	c.Flags().BoolVar(&p.all, "all", false, "list the programs that stopped, too")
-	c.Flags().DurationVar(&p.within, "within", 24*time.Hour, "those seen within a time; they are kept for 7 days")
+	c.Flags().BoolVar(&p.all, "all", false, "list stopped processes, too")
+	c.Flags().DurationVar(&p.within, "within", 24*time.Hour, "processes that reported within this time, up to 7 days")
 	return c
 }
 

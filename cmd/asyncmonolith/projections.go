@@ -18,16 +18,16 @@ func projectionsGroup(a *app) *cobra.Command {
 	return asGroup(&cobra.Command{
 		Use:   "projections",
 		Short: "List projections of the event log, and resume or rebuild them",
-		Long: `List projections of the event log and how far they have come, resume those that have halted, show and retry
-events that were parked, rebuild and promote. What takes the application's code is an operation, which a
-process with that code carries out. There is no event log on MariaDB.`,
+		Long: `List projections of the event log and their progress. Resume halted ones, show and retry parked events, rebuild and
+promote. retry, rebuild and promote are operations, which a process with the application's code runs. MariaDB has no
+event log.`,
 		Example: `  asyncmonolith projections list
   asyncmonolith projections resume totals --yes --reason "fixed in 1.4.2"`,
 	},
 		(&projectionsList{app: a}).command(), (&parkedEvents{app: a}).command(), (&projectionResume{app: a}).command(),
-		newProjectionOperation(a, ops.RetryParked, "retry").command("Apply the events again that were parked"),
-		newProjectionOperation(a, ops.Rebuild, "rebuild").command("Empty a projection's tables and read the log from the beginning"),
-		newProjectionOperation(a, ops.Promote, "promote").command("Have a version of a projection be the one to read"))
+		newProjectionOperation(a, ops.RetryParked, "retry").command("Apply parked events again"),
+		newProjectionOperation(a, ops.Rebuild, "rebuild").command("Empty the tables of a projection and apply the log from the beginning"),
+		newProjectionOperation(a, ops.Promote, "promote").command("Make a version of a projection the active one"))
 }
 
 type projectionsList struct {
@@ -37,9 +37,8 @@ type projectionsList struct {
 
 func (l *projectionsList) command() *cobra.Command {
 	return l.content.add(&cobra.Command{
-		Use: "list", Short: "List projections, and how far they have come", Args: checkArgs(noArgs),
-		Long: "List the shards of all projections, and how far each has come. " +
-			"With --show-payloads there is the text of the last error.",
+		Use: "list", Short: "List projections and their progress", Args: checkArgs(noArgs),
+		Long:    "List the shards of all projections with their progress. --show-payloads adds the text of the last error.",
 		Example: "  asyncmonolith projections list",
 		RunE:    l.app.onSession(l.run, l.content.config),
 	})
@@ -90,11 +89,10 @@ type parkedEvents struct {
 func (p *parkedEvents) command() *cobra.Command {
 	c := p.version.command(p.app, &cobra.Command{
 		Use: "parked PROJECTION", Short: "List events that a projection has parked",
-		Long: "List events that a projection has parked, in the order of their positions. " +
-			"With --show-payloads there is the reason.",
+		Long:    "List events that a projection has parked, in the order of their positions. --show-payloads adds the reason.",
 		Example: "  asyncmonolith projections parked totals --show-payloads",
 	}, p.run, p.content.config)
-	c.Flags().Int64Var(&p.after, "after", 0, "only those behind a position")
+	c.Flags().Int64Var(&p.after, "after", 0, "events after this position")
 	p.page.addLimit(c)
 	return p.content.add(c)
 }
@@ -120,8 +118,8 @@ type projectionResume struct {
 
 func (r *projectionResume) command() *cobra.Command {
 	return r.confirmed(r.version.command(r.app, &cobra.Command{
-		Use: "resume PROJECTION", Short: "Have the halted shards of a projection try again",
-		Long:    "Have the halted shards of a version of a projection try again, from where they are.",
+		Use: "resume PROJECTION", Short: "Resume the halted shards of a projection",
+		Long:    "Resume the halted shards of a version of a projection, at the event that failed.",
 		Example: `  asyncmonolith projections resume totals --yes --reason "fixed in 1.4.2"`,
 	}, r.run))
 }
@@ -148,10 +146,10 @@ func newProjectionOperation(a *app, action ops.Action, name string) *projectionO
 func (p *projectionOperation) command(short string) *cobra.Command {
 	c := p.version.command(p.app, &cobra.Command{
 		Use: p.done + " PROJECTION", Short: short,
-		Long:    short + ". It is an operation, which a process with the application's code carries out.",
+		Long:    short + ". It is an operation, which a process with the application's code runs.",
 		Example: fmt.Sprintf("  asyncmonolith projections %s totals --yes --reason \"as agreed\"", p.done),
 	}, p.run, p.config)
-	p.add(c, "show how far it is, until it is over")
+	p.add(c, "show the progress until the operation ends")
 	return c
 }
 
@@ -182,7 +180,7 @@ func (f *versionFlag) command(
 		}
 		return run(ctx, session, args[0], version)
 	}, settings...)
-	c.Flags().IntVar(&f.version, "version", 0, "of which version, where there are several")
+	c.Flags().IntVar(&f.version, "version", 0, "version, if there are several")
 	return c
 }
 

@@ -33,14 +33,14 @@ func requeueCommand(a *app) *cobra.Command {
 	x.do = (*operator.Poisoned).Requeue
 	c := x.command(&cobra.Command{
 		Use: "requeue [ID...]", Short: "Make poisoned messages pending again",
-		Long: `Make poisoned messages pending again: those with the ids at once, or all that match the flags as an operation.
-An operation starts after 10 s, in which it can be undone; a few messages go first, and where more than a tenth
-of these fail again it pauses itself. It covers what was poisoned when it was started, and nothing later.`,
+		Long: `Make poisoned messages pending again. Ids are requeued at once. Flags select messages for an operation, which starts
+after 10 s and can be undone until then. A few messages go first; if more than a tenth of them fails again, the
+operation pauses itself. Messages that are poisoned after its start are not part of it.`,
 		Example: `  asyncmonolith requeue 17 18 --yes --reason "fixed in 1.4.2"
   asyncmonolith requeue --consumer mail --fingerprint 1f00ba5e1f00ba5e1
   asyncmonolith requeue --consumer mail --rate 500 --canary 20 --wait --yes --reason "fixed in 1.4.2"`,
 	})
-	c.Flags().IntVar(&x.options.Canary, "canary", 10, "messages that go first, up to 500; 0: none")
+	c.Flags().IntVar(&x.options.Canary, "canary", 10, "messages that go first, up to 500; 0 means none")
 	return c
 }
 

@@ -20,20 +20,19 @@ func schedulesGroup(a *app) *cobra.Command {
 	group := &cobra.Command{
 		Use:   "schedules",
 		Short: "List schedules, and run, change, pause or delete them",
-		Long: "List schedules and when they fire next, fire one at once, update, pause, resume and delete. " +
-			"A schedule is named by its id or by its name.",
+		Long:  "List schedules and their next fires. Fire, update, pause, resume and delete them, by id or by name.",
 		Example: `  asyncmonolith schedules list
   asyncmonolith schedules next nightly-report
   asyncmonolith schedules run nightly-report --yes --reason "the report was wrong"`,
 	}
 	group.AddCommand((&schedulesList{app: a}).command(), (&scheduleNext{app: a}).command())
 	for _, x := range []scheduleChange{
-		{name: "run", short: "Fire a schedule once, beside its own times", would: "fire",
+		{name: "run", short: "Fire a schedule once, now", would: "fire",
 			said: "fires as soon as a process that has its payload type looks", do: (*operator.Schedules).Trigger},
-		{name: "pause", short: "Keep a schedule from firing", would: "pause", said: "is paused", do: (*operator.Schedules).Pause},
-		{name: "resume", short: "Let a paused schedule fire again, from its first time after now", would: "resume",
+		{name: "pause", short: "Pause a schedule", would: "pause", said: "is paused", do: (*operator.Schedules).Pause},
+		{name: "resume", short: "Resume a paused schedule, from its first fire after now", would: "resume",
 			said: "is resumed", do: (*operator.Schedules).Resume},
-		{name: "delete", short: "Delete a schedule for good", would: "delete", said: "is deleted", do: (*operator.Schedules).Delete},
+		{name: "delete", short: "Delete a schedule", would: "delete", said: "is deleted", do: (*operator.Schedules).Delete},
 	} {
 		x.app = a
 		group.AddCommand(x.command())
@@ -52,12 +51,12 @@ type scheduleUpdate struct {
 func (u *scheduleUpdate) command() *cobra.Command {
 	c := u.confirmed(oneSchedule(u.app, &cobra.Command{
 		Use: "update SCHEDULE", Short: "Set the expression or the zone of a schedule",
-		Long: `Set the expression or the zone of a schedule, which is named by its id or by its name. Without --yes the command shows
-when the schedule would fire next. A program that writes the schedule at boot overwrites the change.`,
+		Long: `Set the expression or the zone of a schedule. SCHEDULE is its id or its name. Without --yes the command shows the next
+fires. A program that writes the schedule at its start overwrites the change.`,
 		Example: `  asyncmonolith schedules update nightly-report --expression "0 4 * * *" --yes --reason "after the import"`,
 	}, u.run))
-	c.Flags().StringVar(&u.expression, "expression", "", "the new expression, such as \"0 4 * * *\"")
-	c.Flags().StringVar(&u.zone, "zone", "", "the new zone, such as Europe/Vienna")
+	c.Flags().StringVar(&u.expression, "expression", "", "new expression, such as \"0 4 * * *\"")
+	c.Flags().StringVar(&u.zone, "zone", "", "new zone, such as Europe/Vienna")
 	return c
 }
 
@@ -103,12 +102,12 @@ type schedulesList struct {
 func (l *schedulesList) command() *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List schedules", Args: checkArgs(noArgs),
-		Long:    "List schedules in the order in which they were first written. With --show-payloads there is the text of the last error.",
+		Long:    "List schedules in the order of their creation. --show-payloads adds the text of the last error.",
 		Example: "  asyncmonolith schedules list --tag billing",
 		RunE:    l.app.onSession(l.run, l.content.config),
 	}
-	c.Flags().StringVar(&l.filter.Name, "name", "", "the one with a name")
-	c.Flags().StringVar(&l.filter.Tag, "tag", "", "those with a tag")
+	c.Flags().StringVar(&l.filter.Name, "name", "", "name")
+	c.Flags().StringVar(&l.filter.Tag, "tag", "", "tag")
 	_ = c.RegisterFlagCompletionFunc("name", l.app.completeFlag(scheduleNames))
 	l.page.add(c)
 	return l.content.add(c)
@@ -143,8 +142,8 @@ type scheduleNext struct{ app *app }
 
 func (n *scheduleNext) command() *cobra.Command {
 	return oneSchedule(n.app, &cobra.Command{
-		Use: "next SCHEDULE", Short: "Show when a schedule fires next, and its last fires",
-		Long:    "Show the next five times at which a schedule fires, in its time zone and in UTC, and its last ten fires.",
+		Use: "next SCHEDULE", Short: "Show the next and the last fires of a schedule",
+		Long:    "Show the next five fires of a schedule, in its time zone and in UTC, and the last ten.",
 		Example: "  asyncmonolith schedules next nightly-report",
 	}, n.run)
 }
@@ -183,7 +182,7 @@ type scheduleChange struct {
 func (x *scheduleChange) command() *cobra.Command {
 	return x.confirmed(oneSchedule(x.app, &cobra.Command{
 		Use: x.name + " SCHEDULE", Short: x.short,
-		Long:    x.short + ". It is named by its id or by its name.",
+		Long:    x.short + ". SCHEDULE is its id or its name.",
 		Example: fmt.Sprintf("  asyncmonolith schedules %s nightly-report --yes --reason \"as agreed\"", x.name),
 	}, x.run))
 }

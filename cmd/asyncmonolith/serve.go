@@ -27,21 +27,20 @@ type serveCommand struct {
 func (s *serveCommand) command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Show the console in a browser of this machine",
-		Long: `Show the console, the same pages that an application can mount, in a browser of this machine: it listens on
-127.0.0.1 until Ctrl-C. The link that it prints works once, and lets the browser in that opens it.
+		Short: "Serve the console on this machine",
+		Long: `Serve the console on 127.0.0.1 until Ctrl-C. The printed link works once, in one browser.
 
-Each person with the link may look (viewer); --role lets them change something, too. Contents of messages are shown
-where --show-payloads says so, to operators and administrators.`,
+The browser has the role viewer, which changes nothing; --role sets another. --show-payloads shows contents of messages
+to operators and administrators.`,
 		Example: "  asyncmonolith serve\n  asyncmonolith serve --role operator --show-payloads --port 8484",
 		Args:    checkArgs(noArgs),
 		RunE:    s.run,
 	}
 	flags := c.Flags()
-	flags.Uint16Var(&s.port, "port", 0, "port to listen on; 0 takes one that is free")
-	flags.StringVar(&s.role, "role", ops.Viewer.String(), "what the browser may do: viewer, operator or administrator")
-	flags.BoolVar(&s.content.shown, "show-payloads", false, "show payloads, headers and errors to operators and administrators")
-	flags.BoolVar(&s.work, "run-operations", false, "carry out operations from here, too")
+	flags.Uint16Var(&s.port, "port", 0, "port; 0 means a free one")
+	flags.StringVar(&s.role, "role", ops.Viewer.String(), "role of the browser: viewer, operator or administrator")
+	flags.BoolVar(&s.content.shown, "show-payloads", false, "show payloads, headers and error texts to operators and administrators")
+	flags.BoolVar(&s.work, "run-operations", false, "run operations from here, too")
 	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roles(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }

@@ -23,19 +23,17 @@ type statusCommand struct {
 
 func (s *statusCommand) command() *cobra.Command {
 	c := &cobra.Command{
-		Use: "status", Short: "Show what waits and what fails, at one glance", Args: checkArgs(noArgs),
-		Long: `Show what waits for each consumer, what has failed lately, who runs, and what people change. Counts stop at
-10,000, so that looking costs the same however much there is.
+		Use: "status", Short: "Show consumers, failures, processes and operations", Args: checkArgs(noArgs),
+		Long: `Show each consumer's messages, recent failures, processes and operations. Counts stop at 10,000.
 
-With --check it says what needs attention instead, and exits with 6 if there is a problem: poisoned messages,
-blocked keys, open circuits, messages that no live process takes, consumers that ignore their timeout or are stopped by
-a circuit, projections that have halted. It warns of processes that were lost within a day, and of operations that
-stand still. It asks little, and so may be asked often: doctor looks deeper.`,
+--check lists what needs attention instead, and exits with 6 if anything is critical: poisoned messages, blocked keys,
+open circuits, unhandled messages, consumers that ignore their timeout, halted projections. Processes that were lost
+within a day and operations without progress are warnings. It reads little, so it may run often. doctor checks more.`,
 		Example: "  asyncmonolith status\n  asyncmonolith status --watch\n  asyncmonolith status --check --json",
 		RunE:    s.app.onSession(s.run, s.content.config),
 	}
-	c.Flags().BoolVar(&s.check, "check", false, "say what needs attention, and exit with 6 if there is a problem")
-	c.Flags().BoolVar(&s.watch, "watch", false, "show it again every 2 s, until Ctrl-C")
+	c.Flags().BoolVar(&s.check, "check", false, "list what needs attention, and exit with 6 if anything is critical")
+	c.Flags().BoolVar(&s.watch, "watch", false, "refresh every 2 s until Ctrl-C")
 	return s.content.add(c)
 }
 

@@ -26,14 +26,14 @@ type topCommand struct {
 func (t *topCommand) command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top",
-		Short: "Watch what waits, runs and fails",
-		Long: "Watch what waits, runs and fails, on a terminal. However many watch, and however often, the database is\n" +
-			"asked no more than every two seconds by each, and for a fiftieth of its time.",
+		Short: "Watch consumers, failures, processes and operations",
+		Long: "Watch consumers, failures, processes and operations on a terminal. The database is read every two seconds at most,\n" +
+			"and for a fiftieth of the time at most.",
 		Example: "  asyncmonolith top\n  asyncmonolith top --show-payloads --interval 5s",
 		Args:    checkArgs(noArgs),
 		RunE:    t.run,
 	}
-	c.Flags().DurationVar(&t.interval, "interval", 2*time.Second, "time between looks")
+	c.Flags().DurationVar(&t.interval, "interval", 2*time.Second, "refresh interval")
 	return t.content.add(c)
 }
 

@@ -12,7 +12,7 @@ type versionCommand struct{ app *app }
 func (v *versionCommand) command() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Show the version of this command", Args: checkArgs(noArgs),
-		Long:    "Show the version of this command, and the revision of its source, as far as its build has them. It needs no database.",
+		Long:    "Show the version of this command and the revision of its source, if the build has them. It needs no database.",
 		Example: "  asyncmonolith version --json",
 		RunE:    v.run,
 	}

@@ -15,7 +15,7 @@ import (
 
 // snippet: events
 
-// Received and Sent are what happens to an item in the warehouse.
+// Received and Sent are the events of an item in the warehouse.
 type Received struct {
 	Count int `json:"count"`
 }
@@ -28,8 +28,8 @@ type Sent struct {
 func (Received) PayloadType() string { return "item.received" }
 func (Sent) PayloadType() string     { return "item.sent" }
 
-// ItemEvents are the events that are stored. Received was called item.bought, and
-// was counted in dozens, at first.
+// ItemEvents returns the stored events. Received was named item.bought and counted
+// dozens at first.
 func ItemEvents() (*eventlog.Types, error) {
 	return eventlog.NewTypes(
 		eventlog.Event[Sent](),
@@ -58,8 +58,8 @@ type Warehouse struct {
 
 // snippet: append
 
-// Receive appends to the stream of an item, in a transaction that may write your
-// own rows as well, and returns once the stock shows it.
+// Receive appends to the stream of an item and returns when the stock shows it. The
+// transaction may write your own rows, too.
 func (w *Warehouse) Receive(ctx context.Context, item string, count int) error {
 	var appended eventlog.Appended
 	err := w.Log.RunInTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) (err error) {
@@ -69,7 +69,7 @@ func (w *Warehouse) Receive(ctx context.Context, item string, count int) error {
 	if err != nil {
 		return err
 	}
-	return w.Stock.WaitFor(ctx, "stock", appended) // bound it with ctx
+	return w.Stock.WaitFor(ctx, "stock", appended) // until ctx ends
 }
 
 // end
@@ -84,7 +84,7 @@ type StockRow struct {
 	Count int    `bun:"count"`
 }
 
-// StockProjection is given to projection.NewRunner. It is version 1.
+// StockProjection is version 1. Pass it to projection.NewRunner.
 func StockProjection() projection.Projection {
 	return projection.Projection{
 		Name: "stock",
@@ -99,9 +99,9 @@ func StockProjection() projection.Projection {
 	}
 }
 
-// move may add: no event is applied twice, since the checkpoint moves with it.
+// move adds. The checkpoint commits with it, so no event is applied twice.
 func move(ctx context.Context, tx bun.Tx, count int) error {
-	m, ok := bus.MessageFromContext(ctx) // says which event it is
+	m, ok := bus.MessageFromContext(ctx) // has the event
 	if !ok || m.Event == nil {
 		return errors.New("stock was not called with an event")
 	}
@@ -112,19 +112,16 @@ func move(ctx context.Context, tx bun.Tx, count int) error {
 
 // end
 
-// snippet: projection-2
-
 // StockRow2 is a row of the second version's table.
 type StockRow2 struct {
 	bun.BaseModel `bun:"table:stock_v2,alias:s"`
 
 	Item  string `bun:"item,pk"`
 	Count int    `bun:"count"`
-	Moves int    `bun:"moves"` // what the first version does not have
+	Moves int    `bun:"moves"` // new in this version
 }
 
-// StockProjection2 is given to projection.NewRunner beside the first version, until
-// that is retired.
+// StockProjection2 runs beside the first version until that is retired.
 func StockProjection2() projection.Projection {
 	return projection.Projection{
 		Name:    "stock",
@@ -136,8 +133,6 @@ func StockProjection2() projection.Projection {
 	}
 }
 
-// end
-
 func move2(ctx context.Context, tx bun.Tx, count int) error {
 	m, ok := bus.MessageFromContext(ctx)
 	if !ok || m.Event == nil {
@@ -148,9 +143,7 @@ func move2(ctx context.Context, tx bun.Tx, count int) error {
 	return err
 }
 
-// snippet: promote
-
-// Promote has the second version read, as soon as it is not behind.
+// Promote makes readers use the second version once it has caught up.
 func (w *Warehouse) Promote(ctx context.Context) error {
 	err := w.Stock.Promote(ctx, "stock", 2, 0)
 	if late, ok := errors.AsType[*projection.LagError](err); ok {
@@ -159,11 +152,9 @@ func (w *Warehouse) Promote(ctx context.Context) error {
 	return err
 }
 
-// end
-
 // snippet: replay
 
-// TellAgain has a consumer that is new be given what was sent before it was there.
+// TellAgain delivers old events to a new consumer.
 func (w *Warehouse) TellAgain(ctx context.Context) (int, error) {
 	return w.Log.Replay(ctx, w.DB, eventlog.Replay{Name: "tell-customers-first", Consumer: "tell-customer", Rate: 100})
 }

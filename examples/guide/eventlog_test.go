@@ -15,8 +15,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/examples/guide"
 )
 
-// snippet: kit
-
 // newWarehouse makes a warehouse in a database in memory, and a kit that runs its
 // reactors.
 func newWarehouse(t *testing.T, told *[]string) (*guide.Warehouse, *bustest.Kit) {
@@ -38,8 +36,6 @@ func newWarehouse(t *testing.T, told *[]string) (*guide.Warehouse, *bustest.Kit)
 	}
 	return &guide.Warehouse{DB: db, Log: log, Stock: runner}, kit
 }
-
-// end
 
 func createStock(t *testing.T, db *bun.DB) {
 	t.Helper()

@@ -91,7 +91,6 @@ func Why(ctx context.Context, db bun.IDB, client *admin.Client, out io.Writer) e
 
 // Fleet prints who runs, and what happened lately.
 func Fleet(ctx context.Context, db bun.IDB, client *admin.Client, out io.Writer) error {
-	// snippet: fleet
 	processes, err := client.Processes(ctx, db, time.Hour)
 	if err != nil {
 		return err
@@ -103,25 +102,21 @@ func Fleet(ctx context.Context, db bun.IDB, client *admin.Client, out io.Writer)
 	for _, f := range failures {
 		fmt.Fprintln(out, f.Runs, f.Sample, "since", f.FirstAt, "with", f.FirstVersion)
 	}
-	// end
 	return err
 }
 
 // TakeBack cancels messages.
 func TakeBack(ctx context.Context, db bun.IDB, client *admin.Client, ids []int64, out io.Writer) error {
-	// snippet: cancel
 	result, err := client.Cancel(ctx, db, ids...)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "%d cancelled, too late for %v, gone before %v\n", result.Changed, result.Running, result.Missing)
-	// end
 	return nil
 }
 
 // Maintain stops a consumer everywhere while its provider is worked on.
 func Maintain(ctx context.Context, db bun.IDB, client *admin.Client, work func() error) error {
-	// snippet: pause
 	if err := client.Pause(ctx, db, "charge-card", admin.PauseNote{}); err != nil {
 		return err
 	}
@@ -129,17 +124,14 @@ func Maintain(ctx context.Context, db bun.IDB, client *admin.Client, work func()
 		return err // still paused
 	}
 	return client.Resume(ctx, db, "charge-card")
-	// end
 }
 
 // Stop ends the run of a message, wherever it runs.
 func Stop(ctx context.Context, db *bun.DB, client *admin.Client, id int64, out io.Writer) error {
-	// snippet: stop
 	stopped, err := client.Stop(ctx, db, id) // waits for the outcome
 	if err != nil {
 		return err // ErrNotFound, or no process has answered before the end of ctx
 	}
 	fmt.Fprintln(out, id, stopped) // "cancelled", or "too_late"
-	// end
 	return nil
 }

@@ -32,9 +32,9 @@ func RunUntilSignalled(ctx context.Context, processor *outbox.Processor) error {
 			return err
 		case <-signals:
 			if running.Err() != nil {
-				processor.Close() // what still runs is cancelled, and runs again elsewhere
+				processor.Close() // cancels what still runs
 			}
-			stop() // what runs may finish, for DrainTimeout
+			stop() // lets consumers finish for DrainTimeout
 		}
 	}
 	// end

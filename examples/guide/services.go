@@ -58,10 +58,8 @@ func Shipping(ctx context.Context, db *bun.DB, subscriber broker.Subscriber, shi
 
 // FromServices takes over what arrives and runs the consumers of it, until ctx ends.
 func FromServices(ctx context.Context, db *bun.DB, subscriber broker.Subscriber, consumers []bus.Consumer) error {
-	// snippet: receive
 	receiver := inbox.NewReceiver("from-shop", subscriber, inbox.Accept[OrderAccepted]("shop.order-placed")) // its former name
 	registry, err := bus.NewRegistry(append(consumers, receiver.Consumer())...)
-	// end
 	if err != nil {
 		return err
 	}
@@ -70,7 +68,6 @@ func FromServices(ctx context.Context, db *bun.DB, subscriber broker.Subscriber,
 
 // runServices runs the processor of the consumers, and beside it what arrives.
 func runServices(ctx context.Context, db *bun.DB, registry *bus.Registry, receiver inbox.Receiver) error {
-	// snippet: plain
 	telemetry, err := amotel.NewTelemetry(amotel.TelemetryConfig{})
 	if err != nil {
 		return err
@@ -105,7 +102,6 @@ func runServices(ctx context.Context, db *bun.DB, registry *bus.Registry, receiv
 		err = errors.Join(err, <-ended)
 	}
 	return err
-	// end
 }
 
 // LogToServices publishes the event log in its order.
@@ -113,7 +109,7 @@ func LogToServices(publisher broker.Publisher) relay.LogForwarder {
 	// snippet: log
 	return relay.NewLogForwarder("stock", publisher, relay.LogConfig{
 		Source: "/warehouse",
-		Routes: []relay.Route{relay.To[Received](""), relay.To[Sent]("")}, // with a destination, if the publisher is no Appender
+		Routes: []relay.Route{relay.To[Received](""), relay.To[Sent]("")}, // an Appender needs no destinations
 		Shards: 4,
 	})
 	// end
@@ -135,11 +131,11 @@ func FromElsewhere(subscriber broker.Subscriber) inbox.Receiver {
 		inbox.MapRecord(func(r broker.Record) (broker.Record, error) {
 			var invoice struct{ Number string }
 			if err := json.Unmarshal(r.Body, &invoice); err != nil || invoice.Number == "" {
-				return r, errors.New("it is no invoice") // it is poisoned, under receive:from-billing
+				return r, errors.New("not an invoice") // poisoned as receive:from-billing
 			}
 			r.Attributes = map[string]string{
 				"specversion": "1.0", "source": "/billing", "type": "shop.order-accepted",
-				"id": invoice.Number, // the same whenever the record comes again
+				"id": invoice.Number, // the same for each delivery
 			}
 			r.ContentType = "application/json"
 			return r, nil
@@ -154,7 +150,7 @@ func MovedToPayments(publisher broker.Publisher) bus.Consumer {
 	return relay.NewForwarder("to-payments", publisher, relay.Config{
 		Source:     "/shop/orders",
 		Routes:     []relay.Route{relay.To[OrderPlaced]("payments.order-placed")},
-		Recipients: []string{"charge-card"}, // the only consumer there that gets it
+		Recipients: []string{"charge-card"}, // the only consumer that gets the message
 	}, bus.Aliases("charge-card"))
 	// end
 }

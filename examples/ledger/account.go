@@ -112,8 +112,8 @@ var errNoEvent = errors.New("the message has no event")
 
 // snippet: reactor
 
-// receive is what the reactor to TransferSent does: the money arrives in the
-// transaction that removes the message, so exactly once.
+// receive is the reactor to TransferSent. It deposits the money in the transaction
+// that removes the message, so exactly once.
 func (b *bank) receive(ctx context.Context, tx bun.Tx, sent TransferSent) error {
 	m, ok := bus.MessageFromContext(ctx)
 	if !ok || m.Event == nil {

@@ -43,8 +43,6 @@ func redact(_ context.Context, c ops.Content) ops.Content {
 	return c
 }
 
-// snippet: console
-
 // newService is how the service of fxmodule is configured.
 func newService() ops.Config { return ops.Config{Redact: redact} }
 
@@ -55,5 +53,3 @@ func newConsole(s settings, service *ops.Service) (*console.Console, error) {
 	}
 	return console.New(service, console.Config{Authorize: login{s.password}.who, Environment: "example"})
 }
-
-// end

@@ -219,10 +219,10 @@ func golden(t *testing.T, path, got string) {
 	}
 }
 
-// TestFields: JSON has names in small letters, and those of each line stand in the guide.
+// TestFields: JSON has names in small letters, and those of each line stand in docs/reference/json.md.
 func TestFields(t *testing.T) {
 	t.Parallel()
-	guide := testapp.Must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "docs", "cli.md")))
+	guide := testapp.Must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "docs", "reference", "json.md")))
 	paths, err := filepath.Glob(filepath.Join("testdata", "json", "*.txt"))
 	if err != nil || len(paths) < 50 {
 		t.Fatalf("got %d goldens, %v", len(paths), err)
@@ -243,7 +243,7 @@ func TestFields(t *testing.T) {
 			}
 			for name := range fields {
 				if name != "v" && !strings.Contains(string(guide), "`"+name+"`") {
-					t.Errorf("%s: docs/cli.md does not have the field %q", path, name)
+					t.Errorf("%s: docs/reference/json.md does not have the field %q", path, name)
 				}
 			}
 			for _, name := range regexp.MustCompile(`"(\w+)":`).FindAllStringSubmatch(line, -1) {

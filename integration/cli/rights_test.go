@@ -14,13 +14,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
-// rightsOf are the statements of docs/deploying.md for one who looks or one who operates.
+// rightsOf are the statements of docs/reference/rights.md for one who looks or one who operates.
 func rightsOf(t *testing.T, database, who string) []string {
 	t.Helper()
-	text := testapp.Must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "docs", "deploying.md")))
+	text := testapp.Must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "docs", "reference", "rights.md")))
 	found := regexp.MustCompile("(?s)<!-- rights: " + database + " " + who + " -->\n```sql\n(.*?)```").FindSubmatch(text)
 	if found == nil {
-		t.Fatalf("docs/deploying.md has no statements for %s %s", database, who)
+		t.Fatalf("docs/reference/rights.md has no statements for %s %s", database, who)
 	}
 	return strings.Split(strings.TrimSuffix(strings.TrimSpace(string(found[1])), ";"), ";\n")
 }

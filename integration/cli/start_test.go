@@ -13,7 +13,7 @@ import (
 )
 
 // BenchmarkStart measures how long it takes from the start of the command until its first row is there, and
-// how large its binary is. See docs/cli.md.
+// how large its binary is.
 func BenchmarkStart(b *testing.B) {
 	for name, dsn := range map[string]func() string{
 		"postgres": func() string { return testdb.PostgresDSN(b) },

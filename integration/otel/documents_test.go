@@ -8,10 +8,10 @@ import (
 )
 
 // TestDocumentsNameEverything looks up each metric, attribute and span of the
-// golden files in docs/observability.md.
+// golden files in docs/reference/metrics.md.
 func TestDocumentsNameEverything(t *testing.T) {
 	t.Parallel()
-	document := string(must(os.ReadFile("../../docs/observability.md"))(t))
+	document := string(must(os.ReadFile("../../docs/reference/metrics.md"))(t))
 	name := regexp.MustCompile(`(?m)\b(?:messaging|asyncmonolith|error)\.[a-z_.]+\b`)
 	span := regexp.MustCompile(`(?m)^\d+\. (\w+)`)
 	found := map[string]bool{}
@@ -34,7 +34,7 @@ func TestDocumentsNameEverything(t *testing.T) {
 			n = strings.TrimPrefix(n, "asyncmonolith.")
 		}
 		if !strings.Contains(document, "`"+n+"`") {
-			t.Errorf("docs/observability.md: got no `%s`, want it explained", n)
+			t.Errorf("docs/reference/metrics.md: got no `%s`, want it explained", n)
 		}
 	}
 }

@@ -40,7 +40,7 @@ type application struct {
 func setUp(db *bun.DB, registry *bus.Registry, exporter sdktrace.SpanExporter, reader sdkmetric.Reader,
 	logs slog.Handler) (*application, error) {
 	// snippet: providers
-	tracers := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter)) // by otlptracehttp.New, for instance
+	tracers := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter)) // from otlptracehttp.New, for instance
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
 
 	telemetry, err := amotel.NewTelemetry(amotel.TelemetryConfig{
@@ -100,7 +100,7 @@ func (a *application) run(ctx context.Context) error {
 
 // snippet: logs
 
-// traced adds the ids of trace and span to every line that is logged in a span.
+// traced adds the ids of the trace and span to log lines.
 type traced struct{ slog.Handler }
 
 func (h traced) Handle(ctx context.Context, r slog.Record) error {
@@ -118,12 +118,12 @@ func (h traced) WithGroup(name string) slog.Handler { return traced{h.Handler.Wi
 
 // snippet: errortype
 
-// CardError says why a card was declined, without saying whose.
+// CardError is why a card was declined.
 type CardError struct{ Code string }
 
 func (e *CardError) Error() string { return "card declined: " + e.Code }
 
-// ErrorType is the error.type on spans and metrics. Its values must be few.
+// ErrorType returns the error.type of spans and metrics. Use few values.
 func (e *CardError) ErrorType() string { return "card." + e.Code }
 
 // end

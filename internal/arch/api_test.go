@@ -64,6 +64,11 @@ func TestGuidesNameWhatThereIs(t *testing.T) {
 	if err != nil || len(guides) == 0 {
 		t.Fatalf("guides: got %v and %v, want some", guides, err)
 	}
+	deeper, err := filepath.Glob("../../docs/[br]*/*.md") // brokers and reference
+	if err != nil || len(deeper) == 0 {
+		t.Fatalf("pages of brokers and the reference: got %v and %v, want some", deeper, err)
+	}
+	guides = append(guides, deeper...)
 	known := namesOf(api(repo))
 	for _, guide := range append(guides, "../../README.md", "../../ARCHITECTURE.md") {
 		text, err := os.ReadFile(guide)
@@ -105,7 +110,9 @@ func namesOf(api string) map[string]bool {
 // package has the name of ours, which is amotel in the guides, and Watermill has a
 // middleware, too.
 func unknownNames(text string, known map[string]bool) (unknown []string) {
-	qualified := regexp.MustCompile(`\b(bus|outbox|schedule|cron|poison|notify|eventlog|projection|decider|fxmodule|bustest|middleware|amotel)(\.[A-Z]\w*){1,2}`)
+	const packages = "admin|amotel|broker|bus|bustest|console|cron|decider|eventlog|fxmodule|inbox|middleware|notify|ops|outbox|poison|" +
+		"projection|relay|schedule"
+	qualified := regexp.MustCompile(`\b(` + packages + `)(\.[A-Z]\w*){1,2}`)
 	for _, name := range qualified.FindAllString(text, -1) {
 		ours := strings.Replace(name, "amotel.", "otel.", 1)
 		if !known[ours] && name != "middleware.Retry" && !slices.Contains(unknown, name) {

@@ -91,10 +91,10 @@ func wire(ctx context.Context, db *bun.DB, nc *nats.Conn, tracers trace.TracerPr
 	if err != nil {
 		return nil, err
 	}
-	if err := publisher.Check(ctx, "orders.placed"); err != nil { // is there a stream, and a fit one?
+	if err := publisher.Check(ctx, "orders.placed"); err != nil { // without a suitable stream
 		return nil, err
 	}
-	registry, err := bus.NewRegistry( // this, and the other consumers of the service
+	registry, err := bus.NewRegistry( // with the service's other consumers
 		relay.NewForwarder("to-broker", publisher, relay.Config{
 			Source: "/orders",
 			Routes: []relay.Route{relay.To[OrderPlaced]("orders.placed")},

@@ -51,7 +51,7 @@ func Run(ctx context.Context, s service.Settings) error {
 	// snippet: shipping
 	app := fx.New(
 		fx.NopLogger,
-		fx.Supply(s, outbox.ProcessorConfig{LeaseDuration: 2 * time.Second}), // what a killed process holds is free after that
+		fx.Supply(s, outbox.ProcessorConfig{LeaseDuration: 2 * time.Second}), // how long a killed process's messages wait
 		fx.Provide(newDB, newConn, newTracers, service.Logger),
 		fxmodule.Module,
 		fxmodule.Migrate(),
@@ -82,15 +82,11 @@ func newReceiver(nc *nats.Conn, s service.Settings) (inbox.Receiver, error) {
 	return inbox.NewReceiver("from-orders", heldAt(s.HoldAt, subscriber), inbox.Accept[OrderPlaced]()), nil
 }
 
-// snippet: ship
-
-// ship writes a shipment in the transaction that removes the message: exactly one, whatever is killed.
+// ship writes a shipment in the transaction that removes the message, so exactly once.
 func ship(ctx context.Context, tx bun.Tx, o OrderPlaced) error {
 	_, err := tx.NewInsert().Model(&Shipment{OrderID: o.OrderID}).Exec(ctx)
 	return err
 }
-
-// end
 
 // newConn connects to the broker. The receiver is made after it, and so is stopped before it is closed.
 func newConn(lifecycle fx.Lifecycle, s service.Settings) (*nats.Conn, error) {

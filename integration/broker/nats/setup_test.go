@@ -15,16 +15,16 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
-// setUp makes the stream and the consumer that docs/services.md shows.
+// setUp makes the stream and the consumer that docs/brokers/nats.md shows.
 func setUp(ctx context.Context, js jetstream.JetStream, nodes int) error {
 	// snippet: jetstream
 	stream, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name:       "ORDERS",
 		Subjects:   []string{"orders.>"},
-		Replicas:   nodes,                // 3: a server may be lost
-		Duplicates: 2 * time.Minute,      // what a relay publishes again within it is dropped
-		MaxAge:     7 * 24 * time.Hour,   // who is away for longer misses something
-		Discard:    jetstream.DiscardNew, // when full, relays wait; else the oldest records go, taken over or not
+		Replicas:   nodes,                // 3 survive the loss of one server
+		Duplicates: 2 * time.Minute,      // repeats within it are dropped
+		MaxAge:     7 * 24 * time.Hour,   // longer than a receiver may be away
+		Discard:    jetstream.DiscardNew, // a full stream makes forwarders wait
 	})
 	if err != nil {
 		return err
@@ -32,8 +32,8 @@ func setUp(ctx context.Context, js jetstream.JetStream, nodes int) error {
 	_, err = stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
 		Durable:    "shipping",                  // one for each service that receives
 		AckPolicy:  jetstream.AckExplicitPolicy, // needed
-		MaxDeliver: -1,                          // needed: no limit, beyond which records were dropped
-		AckWait:    30 * time.Second,            // after that what a killed receiver had comes again
+		MaxDeliver: -1,                          // needed: a limit drops records
+		AckWait:    30 * time.Second,            // until a killed receiver's records come again
 	})
 	// end
 	return err

@@ -15,13 +15,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
-// setUp makes the exchange and the queue that docs/services.md shows.
+// setUp makes the exchange and the queue that docs/brokers/rabbitmq.md shows.
 func setUp(channel *amqp.Channel) error {
 	// snippet: rabbitmq
 	if err := channel.ExchangeDeclare("orders", amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
 		return err
 	}
-	arguments := amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum} // on three nodes one may be lost
+	arguments := amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum} // three nodes survive the loss of one
 	// RabbitMQ 4.0 and newer: arguments["x-delivery-limit"] = -1
 	if _, err := channel.QueueDeclare("shipping", true, false, false, false, arguments); err != nil {
 		return err
