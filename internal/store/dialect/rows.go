@@ -23,6 +23,7 @@ type Message struct {
 	Attempts       int       `bun:"attempts"`
 	Crashes        int       `bun:"crashes"`
 	Errors         string    `bun:"errors"`
+	GroupKey       string    `bun:"group_key"` // the group of outbox.Group, if it is in one
 
 	// Of a message with a key: the key, its lane, and the message's place in the lane. A lane of 0
 	// is none.
@@ -216,6 +217,8 @@ type Result struct {
 	Recent *Recent
 	// Stop answers a request to stop the run, if there was one.
 	Stop string
+	// Group is the group that the message is in, if any.
+	Group string
 }
 
 // InOrder reports whether the message runs in the order of its key.
