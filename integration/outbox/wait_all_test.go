@@ -313,7 +313,8 @@ func TestGroupsCheckTheirInput(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, err, bus.ErrInvalidOption)
 		}
 	}
-	if err := w.Producer.WhenDone(t.Context(), w.DB, outbox.Group("g"), refund{}, outbox.IfPoisoned(unknown{})); !errors.Is(err, bus.ErrNoConsumer) {
+	err := w.Producer.WhenDone(t.Context(), w.DB, outbox.Group("g"), refund{}, outbox.IfPoisoned(unknown{}))
+	if !errors.Is(err, bus.ErrNoConsumer) {
 		t.Errorf("a payload without a consumer: got %v, want %v", err, bus.ErrNoConsumer)
 	}
 	if n := w.Count(`SELECT count(*) FROM message_groups`); n != 0 {

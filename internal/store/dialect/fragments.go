@@ -55,7 +55,7 @@ const PoisonedColumns = `id, message_id, consumer_type, payload_type, payload, h
 	created_at, available_after, attempts, crashes, errors, poisoned_at, reason, group_key`
 
 // BriefColumns are the columns that are never large.
-const BriefColumns = `id, message_id, consumer_type, payload_type, insert_id, created_at, available_after, attempts, crashes, poisoned_at, reason`
+const BriefColumns = `id, message_id, consumer_type, payload_type, insert_id, created_at, available_after, attempts, crashes, poisoned_at, reason, group_key`
 
 // OnConflict merges rows: see [Traits].
 func OnConflict(key string, sums, news []string) string {

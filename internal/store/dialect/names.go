@@ -137,7 +137,8 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 	traits := []string{
 		"{first of group}", first, "{last of group}", last, "{minute}", w.Minute, "{as row}", w.AsRow, "{place}", w.Place,
 		"{unplaced}", w.Unplaced, "{last}", w.Last, "{once}", w.Once, "{size}", w.Size, "{ids}", w.IDs, "{held}", w.Held,
-		"{holds}", w.Holds, "{keep consumer}", w.KeepConsumer, "{keep slot}", w.KeepSlot, "{keep named}", w.KeepNamed, "{lock shared}", w.ShareLock,
+		"{holds}", w.Holds, "{keep consumer}", w.KeepConsumer, "{keep slot}", w.KeepSlot, "{keep named}", w.KeepNamed,
+		"{lock shared}", w.ShareLock,
 		"{session}", w.Session, "{payload bytes}", fmt.Sprintf(w.Bytes, "m.payload"), "{instr}", w.Instr, "{keyed}", w.Keyed,
 		"{held lanes}", strings.ReplaceAll(w.HeldLanes, "{names}", w.Among),
 		"{held ids}", strings.ReplaceAll(w.HeldIDs, "{names}", w.Among), "{names}", w.Among, "{key of}", w.KeyOf,

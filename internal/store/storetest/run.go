@@ -75,6 +75,7 @@ func areas() []area {
 		{name: "recover", cases: recoverCases()},
 		{name: "transaction", cases: transactionCases()},
 		{name: "unregistered", cases: unregisteredCases()},
+		{name: "groups", cases: groupCases()},
 		{name: "pause", cases: pauseCases()},
 		{name: "pending", cases: pendingCases()},
 		{name: "examine", cases: examineCases()},
