@@ -77,8 +77,8 @@ func decodeWaiting(text []byte) ([]dialect.NewMessage, error) {
 	return rows, nil
 }
 
-// Wait stores a group, and reports false if one of that name waits already. A row of its own id
-// shows which, since a duplicate may count as a changed row.
+// Wait stores a group, and reports false if one of that name waits already. The id
+// shows whose row it is, since a duplicate may count as a changed row.
 func (s *GroupStore) Wait(ctx context.Context, tx bun.Tx, g MessageGroup) (bool, error) {
 	for _, rows := range [][]dialect.NewMessage{g.Messages, g.Poisoned} {
 		for _, row := range rows {
@@ -92,6 +92,9 @@ func (s *GroupStore) Wait(ctx context.Context, tx bun.Tx, g MessageGroup) (bool,
 		poisoned = encodeWaiting(g.Poisoned)
 	}
 	id := uuid.NewString()
+	if len(g.Messages) > 0 {
+		id = g.Messages[0].MessageID.String() // which is as unique
+	}
 	err := s.names.Exec(ctx, tx, `INSERT INTO {groups} (name, id, messages, poisoned, created_at) VALUES (?, ?, ?, ?, {now}) {keep named}`,
 		g.Name, id, encodeWaiting(g.Messages), poisoned)
 	if err != nil {

@@ -30,7 +30,7 @@ WHERE k.lane NOT IN (SELECT h.lane FROM `app_message_claims` c, JSON_TABLE(c.lan
   AND NOT EXISTS (SELECT 1 FROM `app_paused_consumers` u WHERE u.consumer_type IN ('send-receipt')) ORDER BY h.o, k.rank;
 
 INSERT INTO `app_message_claims` (owner, solo, claimed_at, leased_until, consumer_type, message_ids, lanes)
-VALUES ('0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + 60000000, 'send-receipt', '[19,20]', '[8087929771573949676,8087929771573949676]');
+VALUES ('0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + 60000000, 'send-receipt', '[21,22]', '[8087929771573949676,8087929771573949676]');
 
 COMMIT;
 

@@ -43,6 +43,6 @@ EXECUTE asyncmonolith_lanes_efaf4011bc6f9d81('send-receipt', 0, 'send-receipt', 
 
 EXECUTE asyncmonolith_lanes_a1edd4bf47a2f456('{8087929771573949676}', 'send-receipt', 5, '{"send-receipt"}', '{"send-receipt"}', '{"send-receipt"}');
 
-EXECUTE asyncmonolith_record_lanes_e90680149b5ba6f('0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, 60000000, 'send-receipt', '{30,31}', '{8087929771573949676,8087929771573949676}');
+EXECUTE asyncmonolith_record_lanes_e90680149b5ba6f('0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, 60000000, 'send-receipt', '{32,33}', '{8087929771573949676,8087929771573949676}');
 
 COMMIT;

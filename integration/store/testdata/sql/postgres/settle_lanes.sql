@@ -38,4 +38,4 @@ upd AS (
   FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze'))
 SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages FROM live l;
 
-EXECUTE asyncmonolith_settle_lanes_4abacde51e7f4cb7('{6}', '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', '{6}', '{32}', '{"poison"}', '{0}', '{""}', '{"attempts used up"}', '{TRUE}', 60000000, NULL, NULL);
+EXECUTE asyncmonolith_settle_lanes_4abacde51e7f4cb7('{6}', '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', '{6}', '{34}', '{"poison"}', '{0}', '{""}', '{"attempts used up"}', '{TRUE}', 60000000, NULL, NULL);

@@ -44,4 +44,4 @@ upd AS (
   FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze'))
 SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages, (SELECT array_agg(b.mid) FROM busy b WHERE b.cid = l.id) AS busy FROM live l;
 
-EXECUTE asyncmonolith_settle_lanes_free_7874fcf448ae61ee('{7}', '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', '{7}', '{34}', '{"poison"}', '{0}', '{""}', '{"attempts used up"}', '{TRUE}', 60000000, NULL, NULL);
+EXECUTE asyncmonolith_settle_lanes_free_7874fcf448ae61ee('{7}', '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', '{7}', '{36}', '{"poison"}', '{0}', '{""}', '{"attempts used up"}', '{TRUE}', 60000000, NULL, NULL);
