@@ -157,7 +157,8 @@ func newClaim(row store.HeldBy) Claim {
 func newMessage(row store.Pending) Message {
 	m := Message{
 		ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, InsertID: row.InsertID,
-		OrderingKey: row.OrderKey, Group: row.GroupKey, CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, Attempts: row.Attempts,
+		OrderingKey: row.OrderKey, Group: row.GroupKey,
+		CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, Attempts: row.Attempts,
 		Crashes: row.Crashes, State: Ready, Payload: row.Payload, PayloadBytes: row.PayloadBytes,
 		Headers: store.Headers(row.Headers),
 	}

@@ -169,8 +169,13 @@ func (p *FakeProducer) within(ctx context.Context, operation string, fn func(ctx
 	return nil
 }
 
-// itemsOf returns the name of a group and what WhenDone is to produce.
-var itemsOf = hooks.Function[func(group outbox.Option, payload bus.Payload, options []outbox.WhenDoneOption) (string, outbox.Item, *outbox.Item, error)]("outbox.WhenDone")
+// itemsFunc returns the name of a group and what WhenDone is to produce.
+type itemsFunc = func(
+	group outbox.Option, payload bus.Payload, options []outbox.WhenDoneOption,
+) (name string, done outbox.Item, poisoned *outbox.Item, err error)
+
+// itemsOf is immutable.
+var itemsOf = hooks.Function[itemsFunc]("outbox.WhenDone")
 
 type uncommittedKey struct{}
 

@@ -21,6 +21,7 @@ func groupCases() []testCase {
 		{"the group stays with messages that crash and are requeued", groupKept},
 		{"a member that is being inserted delays the end", groupShared},
 		{"two that end a group insert its messages once", groupAtOnce},
+		{"a group that is ending is left alone", groupEnding},
 		{"groups are looked at in parts", groupParts},
 	}
 }
@@ -229,6 +230,32 @@ func groupAtOnce(k *kit) {
 	})
 	equal(k, "errors", len(errs), 0)
 	equal(k, "pending", k.consumers(), map[string]int{"end": groups})
+}
+
+func groupEnding(k *kit) {
+	if !k.store.RowLocks() {
+		return // it would wait for the other transaction
+	}
+	k.waits("g")
+	k.must("fire", k.inTx(func(_ context.Context, tx bun.Tx) error {
+		_, fired, err := k.store.Groups.Fire(k.ctx, tx, "g")
+		equal(k, "fired", fired, true)
+		if err != nil {
+			return err
+		}
+		soon, cancel := context.WithTimeout(k.ctx, 10*time.Second)
+		defer cancel()
+		err = k.db.RunInTx(soon, readCommitted(k), func(_ context.Context, tx bun.Tx) error {
+			_, fired, err := k.store.Groups.Fire(soon, tx, "g")
+			equal(k, "fired by another", fired, false)
+			return err
+		})
+		if err != nil {
+			k.Errorf("a second end: got %v, want it to leave the group alone", err)
+		}
+		return nil
+	}))
+	equal(k, "pending", k.consumers(), map[string]int{"end": 1})
 }
 
 func groupParts(k *kit) {
