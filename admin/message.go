@@ -27,6 +27,7 @@ type Message struct {
 	PayloadType string    `json:"payload_type"`
 	InsertID    string    `json:"insert_id,omitempty"`   // empty: none
 	OrderingKey string    `json:"key,omitempty"`         // see outbox.OrderingKey; empty: none
+	Group       string    `json:"group,omitempty"`       // see outbox.Group; empty: none
 	CreatedAt   time.Time `json:"created_at,omitzero"`   // when it was produced
 	AvailableAt time.Time `json:"available_at,omitzero"` // when it becomes due
 	Attempts    int       `json:"attempts"`              // failed runs
@@ -158,7 +159,8 @@ func newClaim(row store.HeldBy) Claim {
 func newMessage(row store.Pending) Message {
 	m := Message{
 		ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, InsertID: row.InsertID,
-		OrderingKey: row.OrderKey, CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, Attempts: row.Attempts,
+		OrderingKey: row.OrderKey, Group: row.GroupKey,
+		CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, Attempts: row.Attempts,
 		Crashes: row.Crashes, State: Ready, Payload: row.Payload, PayloadBytes: row.PayloadBytes,
 		Headers: store.Headers(row.Headers),
 	}

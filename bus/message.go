@@ -44,6 +44,8 @@ type Message struct {
 	// outbox.OrderingKey. An event's key is its stream. It is empty if no consumer uses keys or
 	// [Forwards] them.
 	OrderingKey string
+	// Group is the group that the message is a member of: see outbox.Group. It is empty for none.
+	Group string
 	// Priority lets the message run before others of the same consumer: see [Prioritized]. It is
 	// used on the produce side.
 	Priority Priority

@@ -97,5 +97,10 @@ func (m *Message) mistake(maxPayload int) error {
 	if err := errors.Join(limits.CheckKey("insert id", m.InsertID), limits.CheckKey("key", m.OrderingKey)); err != nil {
 		return err
 	}
+	if m.Group != "" {
+		if err := limits.CheckName(m.Group); err != nil {
+			return fmt.Errorf("%w: the group %w", ErrInvalidOption, err)
+		}
+	}
 	return limits.CheckHeaders(m.Headers)
 }

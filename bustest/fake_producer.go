@@ -17,6 +17,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
@@ -82,6 +83,38 @@ func (p *FakeProducer) ProduceMany(ctx context.Context, db bus.Handle, items ...
 	return receipts, nil
 }
 
+// WhenDone records the payload as if the group were done; see outbox.Producer.WhenDone. It checks the
+// payload of outbox.IfPoisoned and does not record it.
+func (p *FakeProducer) WhenDone(
+	ctx context.Context, db bus.Handle, group outbox.Option, payload bus.Payload, options ...outbox.WhenDoneOption,
+) error {
+	_, done, poisoned, err := itemsOf(group, payload, options)
+	if err == nil {
+		err = inTx(ctx, db)
+	}
+	var batch []*bus.Message
+	for _, item := range []*outbox.Item{&done, poisoned} {
+		if err != nil || item == nil {
+			continue
+		}
+		var m *bus.Message
+		if m, err = p.message(*item); err == nil && m.Group != "" {
+			err = fmt.Errorf("payload %q: %w: what WhenDone produces cannot have Group", m.PayloadType, bus.ErrInvalidOption)
+		}
+		batch = append(batch, m)
+	}
+	if err == nil {
+		err = p.check(batch)
+	}
+	if err == nil {
+		_, err = p.note(ctx, batch[:1])
+	}
+	if err != nil {
+		return fmt.Errorf("outbox: when done: %w", err)
+	}
+	return nil
+}
+
 // Send records messages that are already encoded; see outbox.Producer.Send.
 func (p *FakeProducer) Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error {
 	if err := inTx(ctx, db); err != nil {
@@ -135,6 +168,14 @@ func (p *FakeProducer) within(ctx context.Context, operation string, fn func(ctx
 	}
 	return nil
 }
+
+// itemsFunc returns the name of a group and what WhenDone is to produce.
+type itemsFunc = func(
+	group outbox.Option, payload bus.Payload, options []outbox.WhenDoneOption,
+) (name string, done outbox.Item, poisoned *outbox.Item, err error)
+
+// itemsOf is immutable.
+var itemsOf = hooks.Function[itemsFunc]("outbox.WhenDone")
 
 type uncommittedKey struct{}
 

@@ -25,6 +25,7 @@ type producing interface {
 	Produce(ctx context.Context, db bus.Handle, payload bus.Payload, options ...outbox.Option) (outbox.Receipt, error)
 	ProduceMany(ctx context.Context, db bus.Handle, items ...outbox.Item) ([]outbox.Receipt, error)
 	Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error
+	WhenDone(ctx context.Context, db bus.Handle, group outbox.Option, payload bus.Payload, options ...outbox.WhenDoneOption) error
 	RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Context, tx bun.Tx) error) error
 }
 
@@ -58,6 +59,28 @@ func TestFakeProducerNotesWhatIsProduced(t *testing.T) {
 	if m := bustest.RequireProduced(t, p, func(o orderPlaced) bool { return o.ID == "2" }); !m.AvailableAt.Equal(at) {
 		t.Errorf("available at: got %s, want %s", m.AvailableAt, at)
 	}
+}
+
+func TestFakeProducerTreatsGroupsAsDone(t *testing.T) {
+	t.Parallel()
+	p := new(bustest.FakeProducer)
+	all := outbox.Group("order:1")
+	if _, err := p.Produce(t.Context(), nil, orderPlaced{"1"}, all); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.WhenDone(t.Context(), nil, all, orderPlaced{"2"}, outbox.Header("a", "b"), outbox.IfPoisoned(orderPlaced{"3"})); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.WhenDone(t.Context(), nil, outbox.Delay(1), orderPlaced{"4"}); !errors.Is(err, bus.ErrInvalidOption) {
+		t.Errorf("without a group: got %v, want %v", err, bus.ErrInvalidOption)
+	}
+	if err := p.WhenDone(t.Context(), nil, all, orderPlaced{"4"}, all); !errors.Is(err, bus.ErrInvalidOption) {
+		t.Errorf("a group of the payload: got %v, want %v", err, bus.ErrInvalidOption)
+	}
+	if got, want := bustest.Payloads[orderPlaced](t, p), []orderPlaced{{"1"}, {"2"}}; !slices.Equal(got, want) {
+		t.Errorf("payloads: got %v, want %v", got, want)
+	}
+	bustest.RequireProduced(t, p, func(o orderPlaced) bool { return o.ID == "2" })
 }
 
 func TestFakeProducerCountsDuplicates(t *testing.T) {

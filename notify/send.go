@@ -45,7 +45,7 @@ type outbound struct {
 // note records what wakes this process. It ignores notifications received from others, and
 // transactions that have not committed.
 func (o *outbound) note(w wakeup.Wake) {
-	if w.Remote || w.Expected {
+	if w.Remote || w.Expected || len(w.Groups) > 0 {
 		return
 	}
 	o.mu.Lock()

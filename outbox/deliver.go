@@ -2,6 +2,8 @@ package outbox
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
@@ -10,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
 // recorder writes the events of a batch.
@@ -58,4 +61,107 @@ func (p *Producer) deliverIn(
 		wakeups.Send(p.registry)
 	}
 	return receipts, err
+}
+
+// WhenDone produces the payload once no member of the group is pending: each one was consumed,
+// discarded, cancelled or deleted. A group without members is done at once. group is the option of
+// [Group]. The call is part of the transaction db, as with [Producer.Produce], whose checks and errors
+// it has. A second call for a group that is not done is an [ErrGroupExists]; a name can be used again
+// afterwards.
+//
+// The payload passes through the produce chain now, and is written for its consumers by a
+// [Processor] when the group is done, exactly once. A delay counts from then. The payload cannot be a
+// member of a group.
+//
+// Members join before WhenDone or in its transaction, or are produced by members. Others that join
+// while the group waits delay it, too; one that comes too late belongs to the next use of the name.
+func (p *Producer) WhenDone(ctx context.Context, db bus.Handle, group Option, payload bus.Payload, options ...WhenDoneOption) error {
+	if p == nil || p.registry == nil {
+		return fmt.Errorf("outbox: when done: %w", errUnmade)
+	}
+	name, done, poisoned, err := itemsOf(group, payload, options)
+	if err == nil {
+		err = p.whenDone(ctx, db, name, done, poisoned)
+	}
+	if err != nil {
+		return fmt.Errorf("outbox: when done: %w", err)
+	}
+	return nil
+}
+
+func (p *Producer) whenDone(ctx context.Context, h bus.Handle, name string, done Item, poisoned *Item) error {
+	g := store.MessageGroup{Name: name}
+	var err error
+	if g.Messages, err = p.waiting(ctx, done); err != nil {
+		return err
+	}
+	if poisoned != nil {
+		if g.Poisoned, err = p.waiting(ctx, *poisoned); err != nil {
+			return fmt.Errorf("if poisoned: %w", err)
+		}
+	}
+	return p.stores.Through(ctx, h, errUnmade, func(st *store.Store, db bun.IDB) error {
+		stored := false
+		write := func(tx bun.Tx) (err error) {
+			stored, err = st.Groups.Wait(ctx, tx, g)
+			return err
+		}
+		tx, isTx := db.(bun.Tx)
+		if isTx {
+			err = write(tx)
+		} else {
+			err = txn.InTx(ctx, db, write)
+		}
+		switch {
+		case err != nil:
+			return err
+		case !stored:
+			return fmt.Errorf("group %q: %w", name, ErrGroupExists)
+		}
+		txn.Announce(ctx, db, p.registry, wakeup.Wake{Groups: []string{name}})
+		return nil
+	})
+}
+
+// waiting sends a payload down the produce chain and returns the rows to write once its group is
+// done.
+func (p *Producer) waiting(ctx context.Context, item Item) (rows []store.NewMessage, err error) {
+	m, err := p.message(item)
+	if err == nil {
+		err = p.checkWaiting(m)
+	}
+	if err != nil {
+		return nil, err
+	}
+	rows = []store.NewMessage{}
+	seen := make(map[uuid.UUID]Receipt)
+	err = access.RunProduce(ctx, p.chain, []*bus.Message{m}, func(ctx context.Context, batch []*bus.Message) error {
+		for _, m := range batch {
+			if err := p.checkWaiting(m); err != nil {
+				return err
+			}
+		}
+		if _, err := p.checked(batch, store.Clock(ctx), false, seen); err != nil {
+			return err
+		}
+		part, err := p.rows(batch)
+		if err != nil {
+			return err
+		}
+		for _, m := range batch {
+			seen[m.ID] = Receipt{}
+		}
+		rows = append(rows, part...)
+		return nil
+	})
+	return rows, err
+}
+
+// checkWaiting refuses what cannot wait for a group. A member of another group would be missing there
+// until this one is done.
+func (p *Producer) checkWaiting(m *bus.Message) error {
+	if m != nil && m.Group != "" {
+		return fmt.Errorf("payload %q: %w: what WhenDone produces cannot have Group", m.PayloadType, bus.ErrInvalidOption)
+	}
+	return p.check(m, time.Time{})
 }

@@ -31,6 +31,7 @@ type Message struct {
 	Headers      map[string]string `json:"headers,omitempty"`     // nil: none
 	InsertID     string            `json:"insert_id,omitempty"`   // empty: none
 	OrderingKey  string            `json:"key,omitempty"`         // see outbox.OrderingKey; empty: none
+	Group        string            `json:"group,omitempty"`       // see outbox.Group; empty: none
 	BlocksKey    bool              `json:"blocks_key,omitempty"`  // blocks other messages of its key: see bus.BlockKey
 	CreatedAt    time.Time         `json:"created_at,omitzero"`   // when it was produced
 	AvailableAt  time.Time         `json:"available_at,omitzero"` // when it was due before its last run
@@ -75,7 +76,7 @@ var stepsOf = hooks.Function[func(text string) []admin.Step]("admin.Steps")
 
 func shown(row store.Poisoned) Message {
 	m := Message{ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, Payload: row.Payload,
-		Headers: store.Headers(row.Headers), InsertID: row.InsertID, OrderingKey: row.OrderKey, BlocksKey: row.Parks,
+		Headers: store.Headers(row.Headers), InsertID: row.InsertID, OrderingKey: row.OrderKey, Group: row.GroupKey, BlocksKey: row.Parks,
 		CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time, PoisonedAt: row.PoisonedAt.Time, Attempts: row.Attempts,
 		Crashes: row.Crashes, Reason: row.Reason, Fingerprint: row.Fingerprint}
 	if m.PayloadBytes = row.PayloadBytes; m.PayloadBytes == 0 {

@@ -153,6 +153,9 @@ func (g *messagesGet) run(ctx context.Context, session *operator.Session, ids []
 	pairs := []any{"id", m.ID, "message id", m.MessageID, "consumer", m.Consumer, "payload type", m.PayloadType, "state", m.State,
 		"due", m.AvailableAt, "created", m.CreatedAt, "attempts", m.Attempts, "crashes", m.Crashes, "insert id", m.InsertID,
 		"key", m.OrderingKey, "payload bytes", m.PayloadBytes}
+	if m.Group != "" {
+		pairs = append(pairs, "group", m.Group)
+	}
 	if m.Claim != nil {
 		pairs = append(pairs, "claimed by", m.Claim.Owner, "claimed", m.Claim.ClaimedAt, "leased until", m.Claim.LeasedUntil)
 	}

@@ -214,6 +214,7 @@ func bars() []aBar {
 		{"15-order", short, long, barOrder, seconds{90, 150, 600}, judged + ", exactly-once, key-order"},
 		{"16-stress", short, never, barStress, seconds{60, 120, 1000}, judged + ", exactly-once, key-order, limits, shares, deadline, together"},
 		{"17-hand-off", short, never, barHandOff, seconds{60, 120, 180}, judged + ", exactly-once, in-flight"},
+		{"18-groups", short, never, barGroups, seconds{60, 120, 240}, judged + ", exactly-once"},
 		{"19-steps", short, never, barSteps, seconds{60, 120, 300}, judged + ", in-flight, steps"},
 		{"13-model", regular, never, barModel, seconds{90, 300, 1260}, "model"},
 	}

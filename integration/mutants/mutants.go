@@ -8,7 +8,7 @@ import "slices"
 func mutants() []mutant {
 	return slices.Concat(
 		claimMutants(), suspectMutants(), settleMutants(), transactionMutants(), consumeMutants(), batchMutants(),
-		orderMutants(), keyMutants(), flowMutants(),
+		orderMutants(), keyMutants(), flowMutants(), waitAllMutants(),
 		mariaClaimMutants(), mariaSettleMutants(), sqliteMutants(),
 		logMutants(), scheduleMutants(),
 		publishMutants(), receiveMutants(), parkMutants(), moveMutants(), logRelayMutants(),

@@ -184,6 +184,22 @@ func goldenOperations() []goldenOperation {
 		{"head_poisoned", func(g *golden) error { _, _, err := g.Poison.Head(g.Context(), g.db, 1, 100); return err }},
 		{"requeue", (*golden).requeue},
 		{"settle_free", (*golden).settleFree},
+		{"insert_group", func(g *golden) error {
+			_, err := g.Outbox.Insert(g.Context(), g.db, []store.NewMessage{{ConsumerType: "ship", PayloadType: "p", Payload: "{}", GroupKey: "g"}})
+			return err
+		}},
+		{"group_wait", (*golden).wait},
+		{"group_done", func(g *golden) error {
+			_, err := g.Groups.DoneAmong(g.Context(), g.db, []string{"g", "h"})
+			_, _, behind := g.Groups.DoneBehind(g.Context(), g.db, "a")
+			return errors.Join(err, behind)
+		}},
+		{"group_fire", func(g *golden) error {
+			return g.db.RunInTx(g.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+				_, _, err := g.Groups.Fire(ctx, tx, "h")
+				return err
+			})
+		}},
 		{"insert_lanes", func(g *golden) error { return g.insertLanes("lane:1") }},
 		{"claim_lanes", func(g *golden) error { return g.claimLanes(owner) }},
 		{"claim_lanes_stuck", func(g *golden) error {
@@ -499,4 +515,13 @@ func TestGoldenDiffShowsWhatChanged(t *testing.T) {
 			}
 		})
 	}
+}
+
+// wait stores a group.
+func (g *golden) wait() error {
+	return g.db.RunInTx(g.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+		messages := []store.NewMessage{{ConsumerType: "ship", PayloadType: "p", Payload: "{}"}}
+		_, err := g.Groups.Wait(ctx, tx, store.MessageGroup{Name: "h", Messages: messages})
+		return err
+	})
 }

@@ -26,6 +26,7 @@ type listener struct {
 	outage     *outage.Outage
 	alarm      *alarm.Alarm // of the poller
 	soon       *alarm.Alarm // of looks for expected messages
+	groups     *groupSweeper
 	pacer      wakePacer
 }
 
@@ -35,6 +36,10 @@ func (ln *listener) listen() (stop func()) {
 	return access.Wakeups(ln.registry).Listen(func(w wakeup.Wake) {
 		switch {
 		case w.Schedules, w.Events: // not for us
+		case len(w.Groups) > 0 && w.Expected:
+			ln.groups.expect(w.Groups)
+		case len(w.Groups) > 0:
+			ln.groups.hint(w.Groups...)
 		case w.Remote:
 			now := time.Now()
 			if at, ok := ln.pacer.next(now); ok {

@@ -123,9 +123,9 @@ func (r *run) processNext(ctx context.Context, consumers []string) (ran bool, er
 	w := newWorker(&r.executor)
 	r.workers.all = []*worker{w}
 	defer func() { // also when a middleware ends this goroutine
-		err = errors.Join(err, r.writeOutcomes(), r.returnUnused())
+		err = errors.Join(err, r.writeOutcomes(), r.returnUnused(), r.endGroups())
 	}()
-	if claimed, err := r.claimNext(wants); err != nil || !claimed {
+	if claimed, err := r.claimNextOrGroups(wants); err != nil || !claimed {
 		return false, err
 	}
 	t := r.dispatcher.queue.takeNow()
@@ -178,6 +178,32 @@ func (r *run) claimNext(wants []store.Want) (bool, error) {
 		}
 		wants = slices.DeleteFunc(slices.Clone(wants), func(w store.Want) bool { return w.Consumer == request.Wants[0].Consumer })
 	}
+}
+
+// claimNextOrGroups claims one message. If there is none, it ends the groups that are done and claims
+// what waited for them.
+func (r *run) claimNextOrGroups(wants []store.Want) (claimed bool, err error) {
+	if claimed, err = r.claimNext(wants); claimed || err != nil {
+		return claimed, err
+	}
+	for {
+		fired, err := r.groups.sweep(r.ctx)
+		if err != nil {
+			return false, err
+		}
+		if fired > 0 {
+			return r.claimNext(wants)
+		}
+		if r.groups.behind == "" {
+			return false, nil
+		}
+	}
+}
+
+// endGroups ends groups whose last member has just been settled.
+func (r *run) endGroups() error {
+	_, err := r.groups.look(r.ctx, r.groups.take(time.Now()))
+	return err
 }
 
 // claimKeyed claims one message with a key, or a batch.

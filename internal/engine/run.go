@@ -51,6 +51,7 @@ type run struct {
 	renewer    renewer
 	keeper     leaseKeeper
 	settler    settler
+	groups     groupSweeper
 	stopper    stopper
 	recoverer  recoverer
 	prober     prober
@@ -124,9 +125,13 @@ func (r *run) assembleWork() {
 		config: &p.config, ledger: r.ledger, queue: &d.queue, limiters: &d.limiters, workers: &r.workers,
 		recorder: &r.recorder, renewer: &r.renewer, alarm: r.alarm, warnings: &r.warnings,
 	}
+	r.groups = groupSweeper{
+		store: p.store, db: p.db, registry: p.registry, config: &p.config, outage: r.outage,
+		alarm: alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond, 250*time.Millisecond),
+	}
 	r.settler = settler{
 		store: p.store, db: p.db, owner: r.owner, config: &p.config, ledger: r.ledger, dispatcher: d,
-		recorder: &r.recorder, outage: r.outage, alarm: r.alarm, warnings: &r.warnings,
+		recorder: &r.recorder, outage: r.outage, alarm: r.alarm, warnings: &r.warnings, groups: &r.groups,
 	}
 }
 
@@ -161,7 +166,7 @@ func (r *run) assembleLoops() {
 	}
 	r.listener = listener{
 		store: p.store, db: p.db, registry: p.registry, config: &p.config, counters: &p.counters, dispatcher: d,
-		prober: &r.prober, outage: r.outage, alarm: r.alarm,
+		prober: &r.prober, outage: r.outage, alarm: r.alarm, groups: &r.groups,
 		soon: alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond, 250*time.Millisecond),
 	}
 	r.receiver = receiver{
@@ -252,7 +257,7 @@ func (r *run) serve(ctx context.Context) error {
 func (r *run) loops(ctx context.Context) *sync.WaitGroup {
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){
-		r.poller.loop, r.listener.loop, r.checker.loop, r.slots.loop, r.breakers.loop, r.receiver.loop,
+		r.poller.loop, r.listener.loop, r.checker.loop, r.slots.loop, r.breakers.loop, r.receiver.loop, r.groups.loop,
 	} {
 		loops.Go(func() { loop(ctx) })
 	}

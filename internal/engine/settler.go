@@ -36,6 +36,7 @@ type settler struct {
 	outage     *outage.Outage
 	alarm      *alarm.Alarm // of the poller
 	warnings   *warnings
+	groups     *groupSweeper
 }
 
 // loop writes results as they come in. Once finish is closed, it writes the rest and returns.
@@ -103,6 +104,7 @@ func (st *settler) settle(ctx context.Context, b batch) error {
 	st.recorder.withdraw(&st.warnings.takenAway, st.ledger.confirm(b, finished, s.Settled, renewed))
 	st.dispatcher.freed(append(b.finished, b.settling...), b.results)
 	st.expectReturns(b.results)
+	st.groups.settled(b)
 	return nil
 }
 

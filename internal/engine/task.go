@@ -72,7 +72,7 @@ func newTask(t *task, row store.Message, c *consumer, l *lease, now time.Time) {
 		Context: l.ctx, row: row, consumer: c, lease: l, queuedAt: now,
 		message: bus.Message{
 			ID: row.MessageID, PayloadType: row.PayloadType, Payload: row.Payload, Headers: store.Headers(row.Headers),
-			InsertID: row.InsertID, OrderingKey: row.OrderKey,
+			InsertID: row.InsertID, OrderingKey: row.OrderKey, Group: row.GroupKey,
 			Consumer: c.Name(), ConsumerAlias: row.ConsumerType, Config: &c.settings, Attempt: row.Attempts + 1, CrashCount: row.Crashes,
 			CreatedAt: row.CreatedAt.Time, AvailableAt: row.AvailableAfter.Time,
 		},
@@ -84,7 +84,7 @@ func newTask(t *task, row store.Message, c *consumer, l *lease, now time.Time) {
 func (t *task) result(v bus.OutcomeError, attemptDelay time.Duration) store.Result {
 	r := store.Result{
 		Claim: t.lease.id, Message: t.row.ID, Delay: v.Delay, Reason: v.Reason, Lane: t.row.Lane, Rank: t.row.Rank,
-		Parks: t.consumer.settings.Ordered == bus.BlockKey,
+		Parks: t.consumer.settings.Ordered == bus.BlockKey, Group: t.row.GroupKey,
 	}
 	if t.committed { // the message is gone, whatever outer layers return
 		r.Outcome, r.Gone = store.Release, true

@@ -18,7 +18,7 @@ func HandsOff(ctx context.Context, rows []dialect.NewMessage) bool {
 	bytes := 0
 	for i := range rows {
 		row := &rows[i]
-		if row.InsertID != "" || row.OrderKey != "" || row.Priority != 0 || row.Delay != 0 || !row.AvailableAt.IsZero() ||
+		if row.InsertID != "" || row.OrderKey != "" || row.GroupKey != "" || row.Priority != 0 || row.Delay != 0 || !row.AvailableAt.IsZero() ||
 			!row.CreatedAt.IsZero() || row.Payload == "" {
 			return false
 		}

@@ -31,6 +31,9 @@ func (s *OutboxStore) Insert(ctx context.Context, db bun.IDB, rows []dialect.New
 			return a.Key().Compare(b.Key())
 		})
 	}
+	if err := s.share(ctx, db, rows); err != nil {
+		return nil, err
+	}
 	written := make(map[uuid.UUID]int, len(rows))
 	for _, chunk := range chunks(rows) {
 		if err := s.insertChunk(ctx, db, chunk, written); err != nil {
@@ -102,7 +105,7 @@ func ranked(rows []dialect.NewMessage) bool {
 // Statements returns how many statements Insert needs for the rows, at least.
 func Statements(rows []dialect.NewMessage) int {
 	n := len(chunks(rows))
-	if n == 1 && (orders(rows[0]) || ranked(rows)) {
+	if n == 1 && (orders(rows[0]) || ranked(rows) || rows[0].GroupKey != "") {
 		n++
 	}
 	return n
@@ -128,32 +131,34 @@ func chunks(rows []dialect.NewMessage) (all [][]dialect.NewMessage) {
 
 // kind is what rows of one statement have in common.
 type kind struct {
-	replace, keyed, anyOrder, prior, rare bool
-	postponed                             time.Duration
+	replace, keyed, anyOrder, prior, rare, grouped bool
+	postponed                                      time.Duration
 }
 
 func kindOf(row dialect.NewMessage) kind {
 	return kind{
 		replace: row.Replace, keyed: row.OrderKey != "", anyOrder: row.AnyOrder, prior: row.Priority > 0, rare: row.UniqueFor > 0,
-		postponed: row.MaxPostponed,
+		grouped: row.GroupKey != "", postponed: row.MaxPostponed,
 	}
 }
 
+// supports returns an errors.ErrUnsupported for a row that the database cannot have.
+func (s *OutboxStore) supports(row dialect.NewMessage) (err error) {
+	if orders(row) {
+		err = s.dialect.Supersedes()
+	}
+	if err == nil && row.AnyOrder {
+		err = s.dialect.AnyOrder()
+	}
+	if err == nil && row.Priority > 0 {
+		err = s.dialect.Priorities()
+	}
+	return err
+}
+
 func (s *OutboxStore) insertChunk(ctx context.Context, db bun.IDB, rows []dialect.NewMessage, written map[uuid.UUID]int) error {
-	if orders(rows[0]) {
-		if err := s.dialect.Supersedes(); err != nil {
-			return err
-		}
-	}
-	if rows[0].AnyOrder {
-		if err := s.dialect.AnyOrder(); err != nil {
-			return err
-		}
-	}
-	if rows[0].Priority > 0 {
-		if err := s.dialect.Priorities(); err != nil {
-			return err
-		}
+	if err := s.supports(rows[0]); err != nil {
+		return err
 	}
 	insert := s.insertUnique
 	switch {
@@ -234,7 +239,7 @@ func RowOf(m *bus.Message, c bus.Consumer, headers string) dialect.NewMessage {
 	row := dialect.NewMessage{
 		MessageID: m.ID, ConsumerType: c.Name(), PayloadType: m.PayloadType, Payload: string(m.Payload), Headers: headers,
 		InsertID: m.InsertID, AvailableAt: m.AvailableAt, Delay: m.Delay, Replace: m.Replace, MaxPostponed: m.DebounceMax,
-		UniqueFor: m.UniqueFor,
+		UniqueFor: m.UniqueFor, GroupKey: m.Group,
 	}
 	if m.Event != nil {
 		row.Payload = "" // it is read from the event

@@ -100,6 +100,7 @@ func (s *SchemaStore) checkTables(ctx context.Context, db bun.IDB, all bool) err
 		{"message_gates", "{gates}", "parks"},
 		{"message_breakers", "{breakers}", "open_until"},
 		{"inbox_messages", "{inbox}", "received_at"},
+		{"message_groups", "{groups}", "poisoned"},
 		{"inbox_types", "{inbox types}", "event_type"},
 		{s.names.KeyRates, "{key rates}", "lane"},
 		{s.names.Lanes.Table, "{lanes}", "order_key"},

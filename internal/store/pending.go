@@ -90,7 +90,7 @@ func (p PendingPlace) args(t *tables) []any {
 }
 
 const (
-	pendingColumns = `m.id, m.message_id, m.consumer_type, m.payload_type, m.insert_id, m.created_at, m.available_after, m.attempts, m.crashes, {key of}`
+	pendingColumns = `m.id, m.message_id, m.consumer_type, m.payload_type, m.insert_id, m.created_at, m.available_after, m.attempts, m.crashes, m.group_key, {key of}`
 	pendingOrder   = `m.consumer_type, m.payload_type, m.available_after, m.id`
 )
 

@@ -24,6 +24,7 @@ type Store struct {
 
 	Schema     *SchemaStore
 	Outbox     *OutboxStore
+	Groups     *GroupStore
 	Claims     *ClaimStore
 	Pending    *PendingStore
 	Poison     *PoisonStore
@@ -43,6 +44,11 @@ type (
 	SchemaStore struct{ *tables }
 	// OutboxStore inserts messages.
 	OutboxStore struct{ *tables }
+	// GroupStore has the groups of messages that have a payload to produce once all are done.
+	GroupStore struct {
+		*tables
+		outbox *OutboxStore
+	}
 	// ClaimStore claims messages, keeps their leases, and settles them.
 	ClaimStore struct {
 		*tables
@@ -87,6 +93,7 @@ func newStore(d dialect.Dialect) *Store {
 	s.Operations = &OperationStore{t, s.Pending}
 	s.Claims = &ClaimStore{t, s.Outbox, s.Operations}
 	s.Poison = &PoisonStore{t, s.Outbox}
+	s.Groups = &GroupStore{t, s.Outbox}
 	return s
 }
 

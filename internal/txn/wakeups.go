@@ -19,6 +19,7 @@ type wakeupsKey struct{}
 type Wakeups struct {
 	mu                sync.Mutex
 	payloadTypes      []string
+	groups            []string
 	schedules, events bool
 	handOff           *HandOff // nil if no processor takes messages
 	closed            bool     // by CloseEnded
@@ -56,6 +57,7 @@ func (w *Wakeups) add(wake wakeup.Wake) {
 	defer w.mu.Unlock()
 	w.schedules = w.schedules || wake.Schedules
 	w.events = w.events || wake.Events
+	w.groups = append(w.groups, wake.Groups...)
 	for _, payloadType := range wake.PayloadTypes {
 		if !slices.Contains(w.payloadTypes, payloadType) {
 			w.payloadTypes = append(w.payloadTypes, payloadType)
@@ -79,6 +81,9 @@ func (w *Wakeups) Send(registry *bus.Registry) {
 	}
 	if w.schedules {
 		access.Wakeups(registry).Send(wakeup.Wake{Schedules: true})
+	}
+	if len(w.groups) > 0 {
+		access.Wakeups(registry).Send(wakeup.Wake{Groups: w.groups})
 	}
 	if w.events {
 		access.Wakeups(registry).Send(wakeup.Wake{Events: true})

@@ -18,6 +18,8 @@ type Wake struct {
 	// Events is true when events were appended; then, too, PayloadTypes means
 	// nothing, and messages that deliver them are announced apart.
 	Events bool
+	// Groups are groups of messages that may be done; then, too, PayloadTypes means nothing.
+	Groups []string
 }
 
 // Hub carries wake-ups from the producers of a process to its processors;

@@ -35,7 +35,7 @@ func PoisonedID(id string) string {
 
 // MessageColumns are the columns of Message, in the order of its fields.
 const MessageColumns = `m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id,
-	m.created_at, m.available_after, m.attempts, m.crashes, m.errors`
+	m.created_at, m.available_after, m.attempts, m.crashes, m.errors, m.group_key`
 
 // PickColumns are the same for a pick, which contains only small columns and the size of the large
 // ones. length is how the dialect counts bytes.
@@ -45,17 +45,17 @@ func PickColumns(length string) string {
 	small := func(column string) string {
 		return fmt.Sprintf("CASE WHEN %s <= %d THEN m.%s END AS %s", size, inlinePayload, column, column)
 	}
-	columns := strings.NewReplacer("m.payload,", small("payload")+",", "m.headers", small("headers"), "m.errors", small("errors")).
+	columns := strings.NewReplacer("m.payload,", small("payload")+",", "m.headers", small("headers"), "m.errors,", small("errors")+",").
 		Replace(MessageColumns)
 	return columns + ", " + size + " AS size, " + text + " AS text"
 }
 
-// PoisonedColumns are the columns of poisoned_messages: the message's, then two of its own.
+// PoisonedColumns are the columns of poisoned_messages: the message's with two of its own, then its group.
 const PoisonedColumns = `id, message_id, consumer_type, payload_type, payload, headers, insert_id,
-	created_at, available_after, attempts, crashes, errors, poisoned_at, reason`
+	created_at, available_after, attempts, crashes, errors, poisoned_at, reason, group_key`
 
 // BriefColumns are the columns that are never large.
-const BriefColumns = `id, message_id, consumer_type, payload_type, insert_id, created_at, available_after, attempts, crashes, poisoned_at, reason`
+const BriefColumns = `id, message_id, consumer_type, payload_type, insert_id, created_at, available_after, attempts, crashes, poisoned_at, reason, group_key`
 
 // OnConflict merges rows: see [Traits].
 func OnConflict(key string, sums, news []string) string {

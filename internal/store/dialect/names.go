@@ -65,6 +65,7 @@ type Traits struct {
 	Holds        string                                       // selects them, as mid, with their claims, as claim_id
 	KeepConsumer string                                       // ends an insert that leaves an existing row of a consumer unchanged
 	KeepSlot     string                                       // ends an insert that leaves an existing slot unchanged
+	ShareLock    string                                       // ends a SELECT that locks rows against removal
 	KeepNamed    string                                       // ends an insert that leaves an existing row of a name unchanged
 	Merge        func(key string, sums, news []string) string // ends an insert AS r: an existing row gets sums of columns, and new values
 	AsRow        string                                       // names the row r that such an insert finds
@@ -123,7 +124,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 		"{subscriptions}", quote("event_subscriptions"), "{projections}", quote("event_projections"),
 		"{processes}", quote("message_processes"), "{minutes}", quote("message_minutes"), "{failures}", quote("message_failures"),
 		"{crashes}", quote("message_crashes"), "{operations}", quote("message_operations"), "{parked}", quote("event_parked"),
-		"{snapshots}", quote("event_snapshots"),
+		"{snapshots}", quote("event_snapshots"), "{groups}", quote("message_groups"),
 	}
 	lock, free := "", ""
 	if w.RowLocks {
@@ -137,6 +138,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 		"{first of group}", first, "{last of group}", last, "{minute}", w.Minute, "{as row}", w.AsRow, "{place}", w.Place,
 		"{unplaced}", w.Unplaced, "{last}", w.Last, "{once}", w.Once, "{size}", w.Size, "{ids}", w.IDs, "{held}", w.Held,
 		"{holds}", w.Holds, "{keep consumer}", w.KeepConsumer, "{keep slot}", w.KeepSlot, "{keep named}", w.KeepNamed,
+		"{lock shared}", w.ShareLock,
 		"{session}", w.Session, "{payload bytes}", fmt.Sprintf(w.Bytes, "m.payload"), "{instr}", w.Instr, "{keyed}", w.Keyed,
 		"{held lanes}", strings.ReplaceAll(w.HeldLanes, "{names}", w.Among),
 		"{held ids}", strings.ReplaceAll(w.HeldIDs, "{names}", w.Among), "{names}", w.Among, "{key of}", w.KeyOf,

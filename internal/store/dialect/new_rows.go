@@ -37,6 +37,8 @@ type NewMessage struct {
 	AnyOrder bool
 	// Priority is above 0 for a message that comes before others of its consumer. It has no key.
 	Priority int
+	// GroupKey is the group that the message is in, if any.
+	GroupKey string
 	// CreatedAt is when the first message that this one replaces was created; zero is now.
 	CreatedAt time.Time
 	// Crashes are those of that message.
@@ -66,7 +68,7 @@ func (row *NewMessage) TakePlace(old Superseded) {
 func (row NewMessage) Key() PendingKey { return PendingKey{row.InsertID, row.ConsumerType} }
 
 // InsertMessages returns a statement that inserts messages as a list of values, and the values.
-// Either all rows have a key, or all have a priority, or none has either.
+// Either all rows have a key, or all have a priority, or none has either. All or none are in a group.
 func (n Names) InsertMessages(ctx context.Context, rows []NewMessage) (statement string, values []any) {
 	columns, row := "", "(?, ?, ?, ?, ?, ?, ?, ?)"
 	keyed := len(rows) > 0 && rows[0].OrderKey != ""
@@ -80,6 +82,10 @@ func (n Names) InsertMessages(ctx context.Context, rows []NewMessage) (statement
 	priority := !keyed && len(rows) > 0 && rows[0].Priority > 0
 	if priority {
 		columns, row = ", priority", "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
+	}
+	grouped := len(rows) > 0 && rows[0].GroupKey != ""
+	if grouped {
+		columns, row = columns+", group_key", row[:len(row)-1]+", ?)"
 	}
 	values = make([]any, 0, 8*len(rows))
 	for _, row := range rows {
@@ -103,6 +109,9 @@ func (n Names) InsertMessages(ctx context.Context, rows []NewMessage) (statement
 		}
 		if lanes {
 			values = append(values, row.OrderKey, Lane(row.OrderKey), n.rankOf(row, available))
+		}
+		if grouped {
+			values = append(values, row.GroupKey)
 		}
 	}
 	return `INSERT INTO {messages} (message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after` + columns + `) VALUES ` +

@@ -59,9 +59,9 @@ func (r *Returning) RequeueAs(
 ) (written []Requeued, err error) {
 	consumer, payload, args := how.Columns()
 	err = r.Query(ctx, tx, `INSERT INTO {messages}
-		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after, steps, order_key, lane, rank)
-		SELECT p.message_id, p.consumer, `+payload+`, `+RequeuedHeaders+`, p.insert_id, p.created_at, {now}, p.steps, p.order_key, p.lane, p.rank
-		FROM (SELECT `+consumer+` AS consumer, p.message_id, p.payload_type, p.payload, p.headers, p.insert_id, p.created_at, p.steps, p.order_key, p.lane, p.rank FROM {poisoned} p WHERE p.id IN (?)) p
+		(message_id, consumer_type, payload_type, payload, headers, insert_id, created_at, available_after, steps, order_key, lane, rank, group_key)
+		SELECT p.message_id, p.consumer, `+payload+`, `+RequeuedHeaders+`, p.insert_id, p.created_at, {now}, p.steps, p.order_key, p.lane, p.rank, p.group_key
+		FROM (SELECT `+consumer+` AS consumer, p.message_id, p.payload_type, p.payload, p.headers, p.insert_id, p.created_at, p.steps, p.order_key, p.lane, p.rank, p.group_key FROM {poisoned} p WHERE p.id IN (?)) p
 		WHERE TRUE ORDER BY p.insert_id`+collation+`, p.consumer`+collation+`
 		ON `+OnPending+` RETURNING id, message_id, insert_id, consumer_type`, append(args, bun.List(ids))...).Scan(ctx, &written)
 	return written, err

@@ -23,7 +23,8 @@ type Message struct {
 	Attempts       int       `bun:"attempts"`
 	Crashes        int       `bun:"crashes"`
 	Errors         string    `bun:"errors"`
-	Steps          string    `bun:"steps"` // only if they were asked for
+	GroupKey       string    `bun:"group_key"` // the group of outbox.Group, if it is in one
+	Steps          string    `bun:"steps"`     // only if they were asked for
 
 	// Of a message with a key: the key, its lane, and the message's place in the lane. A lane of 0
 	// is none.
@@ -217,6 +218,8 @@ type Result struct {
 	Recent *Recent
 	// Stop answers a request to stop the run, if there was one.
 	Stop string
+	// Group is the group that the message is in, if any.
+	Group string
 }
 
 // InOrder reports whether the message runs in the order of its key.

@@ -37,8 +37,8 @@ func (m *database) Requeue(
 	}
 	consumer, payload, args := how.Columns()
 	first, err := m.InsertID(ctx, tx, `INSERT INTO {messages}
-		(message_id, payload_type, payload, consumer_type, headers, insert_id, created_at, available_after, steps, keyed)
-		SELECT p.message_id, `+payload+`, `+consumer+`, `+dialect.RequeuedHeaders+`, p.insert_id, p.created_at, {now}, p.steps, p.lane IS NOT NULL
+		(message_id, payload_type, payload, consumer_type, headers, insert_id, created_at, available_after, steps, keyed, group_key)
+		SELECT p.message_id, `+payload+`, `+consumer+`, `+dialect.RequeuedHeaders+`, p.insert_id, p.created_at, {now}, p.steps, p.lane IS NOT NULL, p.group_key
 		FROM {ids} {poisoned} p FORCE INDEX (PRIMARY) ON p.id = j.id ORDER BY p.id`, append(args, dialect.Ordered(dialect.IDsOf(rows)))...)
 	if err != nil {
 		return nil, err

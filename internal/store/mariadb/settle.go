@@ -52,7 +52,7 @@ func statements(of func(string) string) dialect.ListStatements {
 		Bury: `
 INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, steps, fingerprint, order_key, lane, ` + "`rank`" + `, parks)
 SELECT ` + dialect.PoisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
-  m.available_after, m.attempts, m.crashes + 1, m.errors, {now}, ?, m.steps, ` + dialect.Crash + `, k.order_key, k.lane, k.rank,
+  m.available_after, m.attempts, m.crashes + 1, m.errors, {now}, ?, m.group_key, m.steps, ` + dialect.Crash + `, k.order_key, k.lane, k.rank,
   k.id IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = m.consumer_type)
 FROM {ids} {messages} m FORCE INDEX (PRIMARY) ON m.id = j.id` + keySQL + ` FOR UPDATE`,
 		Died: `INSERT INTO {crashes} (row_id, consumer_type, owner, solo, crashed_at)
@@ -67,7 +67,7 @@ SET m.crashes = j.crashes`,
 		Poison: of(brieflySQL + `
 INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, steps, fingerprint«, order_key, lane, ` + "`rank`" + `, parks»)
 SELECT ` + dialect.PoisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
-  m.available_after, m.attempts + 1, m.crashes, CASE WHEN r.errors = '' THEN m.errors ELSE r.errors END, {now}, r.reason, m.steps, r.fingerprint«,
+  m.available_after, m.attempts + 1, m.crashes, CASE WHEN r.errors = '' THEN m.errors ELSE r.errors END, {now}, r.reason, m.group_key, m.steps, r.fingerprint«,
   k.order_key, k.lane, k.rank, k.id IS NOT NULL AND COALESCE(r.parks, FALSE)»
 FROM ` + resSQL + `«` + keySQL + `» FOR UPDATE`),
 		Again: of(brieflySQL + `

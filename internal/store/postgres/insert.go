@@ -35,7 +35,7 @@ func asValues(rows []dialect.NewMessage) bool {
 	for i := range rows {
 		bytes += len(rows[i].Payload)
 	}
-	return len(rows) <= fewRows || bytes >= largePayload*len(rows) || rows[0].Priority > 0
+	return len(rows) <= fewRows || bytes >= largePayload*len(rows) || rows[0].Priority > 0 || rows[0].GroupKey != ""
 }
 
 func (p *database) insertQuery(ctx context.Context, db bun.IDB, rows []dialect.NewMessage, suffix string) *bun.RawQuery {
@@ -124,7 +124,7 @@ func (p *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.N
 // one.
 const replaceSQL = ` ON CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NULL DO UPDATE SET id = DEFAULT, message_id = EXCLUDED.message_id,
   priority = EXCLUDED.priority, payload_type = EXCLUDED.payload_type, payload = EXCLUDED.payload, headers = EXCLUDED.headers, attempts = 0, errors = NULL, steps = NULL,
-  order_key = EXCLUDED.order_key, lane = EXCLUDED.lane, rank = EXCLUDED.rank,
+  order_key = EXCLUDED.order_key, lane = EXCLUDED.lane, rank = EXCLUDED.rank, group_key = EXCLUDED.group_key,
   created_at = CASE WHEN m.id IN (` + heldSQL + `) THEN EXCLUDED.created_at ELSE LEAST(m.created_at, EXCLUDED.created_at) END,
   available_after = CASE WHEN m.id IN (` + heldSQL + `) THEN EXCLUDED.available_after
     ELSE ? END`

@@ -29,7 +29,7 @@ dying AS (
 poi AS (
   INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, steps, fingerprint, order_key, lane, rank, parks)
   SELECT ` + dialect.PoisonedID("dying.id") + `, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
-    available_after, attempts, crashes + 1, errors, {now}, ?, steps, ` + dialect.Crash + `, order_key, lane, rank, lane IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = dying.consumer_type) FROM dying),
+    available_after, attempts, crashes + 1, errors, {now}, ?, group_key, steps, ` + dialect.Crash + `, order_key, lane, rank, lane IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = dying.consumer_type) FROM dying),
 bump AS (
   UPDATE {messages} m SET crashes = CASE WHEN h.solo THEN h.crashes + 1 ELSE LEAST(h.crashes + 1, ? - 1) END
   FROM hit h WHERE m.id = h.id AND NOT (h.solo AND h.crashes + 1 >= ?))

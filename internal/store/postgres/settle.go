@@ -82,7 +82,7 @@ bad AS (DELETE FROM {messages} m USING res r WHERE m.id = r.mid AND r.outcome = 
 poi AS (
   INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, steps, fingerprint«, order_key, lane, rank, parks»)
   SELECT ` + dialect.PoisonedID("bad.id") + `, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
-    available_after, attempts + 1, crashes, COALESCE(NULLIF(new_errors, ''), errors), {now}, reason, steps, (SELECT f.print FROM unnest(?::bigint[], ?::text[]) f(mid, print) WHERE f.mid = bad.id)«, order_key, lane, rank, lane IS NOT NULL AND parks» FROM bad),
+    available_after, attempts + 1, crashes, COALESCE(NULLIF(new_errors, ''), errors), {now}, reason, group_key, steps, (SELECT f.print FROM unnest(?::bigint[], ?::text[]) f(mid, print) WHERE f.mid = bad.id)«, order_key, lane, rank, lane IS NOT NULL AND parks» FROM bad),
 upd AS (
   UPDATE {messages} m SET attempts = m.attempts + CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, crashes = 0,
     errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = {now} + r.delay * interval '1 microsecond'«, rank = ` + dialect.Moved("m.rank", "{now} + r.delay * interval '1 microsecond'", micros) + `»

@@ -22,7 +22,7 @@ func statements(of func(string) string) dialect.ListStatements {
 		Bury: `
 INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, steps, fingerprint, order_key, lane, rank, parks)
 SELECT ` + dialect.PoisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
-  m.available_after, m.attempts, m.crashes + 1, m.errors, {now}, ?, m.steps, ` + dialect.Crash + `, m.order_key, m.lane, m.rank,
+  m.available_after, m.attempts, m.crashes + 1, m.errors, {now}, ?, m.group_key, m.steps, ` + dialect.Crash + `, m.order_key, m.lane, m.rank,
   m.lane IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = m.consumer_type) FROM {messages} m` + those,
 		Died: `INSERT INTO {crashes} (row_id, consumer_type, owner, solo, crashed_at)
 SELECT m.id, m.consumer_type, j.value ->> 1, j.value ->> 2, {now} FROM json_each(?) j JOIN {messages} m ON m.id = j.value ->> 0`,
@@ -33,7 +33,7 @@ SELECT m.id, m.consumer_type, j.value ->> 1, j.value ->> 2, {now} FROM json_each
 		Poison: of(`
 INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, steps, fingerprint«, order_key, lane, rank, parks»)
 SELECT ` + dialect.PoisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
-  m.available_after, m.attempts + 1, m.crashes, COALESCE(NULLIF(r.errors, ''), m.errors), {now}, r.reason, m.steps, r.fingerprint«,
+  m.available_after, m.attempts + 1, m.crashes, COALESCE(NULLIF(r.errors, ''), m.errors), {now}, r.reason, m.group_key, m.steps, r.fingerprint«,
   m.order_key, m.lane, m.rank, m.lane IS NOT NULL AND r.parks»
 FROM ` + resSQL + ` r JOIN {messages} m ON m.id = r.mid`),
 		Again: of(`

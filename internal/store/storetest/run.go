@@ -76,6 +76,7 @@ func areas() []area {
 		{name: "steps", cases: stepCases()},
 		{name: "transaction", cases: transactionCases()},
 		{name: "unregistered", cases: unregisteredCases()},
+		{name: "groups", cases: groupCases()},
 		{name: "pause", cases: pauseCases()},
 		{name: "pending", cases: pendingCases()},
 		{name: "examine", cases: examineCases()},

@@ -1,11 +1,8 @@
 package storetest
 
 import (
-	"context"
 	"errors"
 	"time"
-
-	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -73,17 +70,10 @@ func stepsFenced(k *kit) {
 	equal(k, "steps", k.steps(ids[0]), "y\n")
 }
 
-// requeue requeues the one poisoned message and returns its new id.
-func (k *kit) requeue() int64 {
+// requeued requeues the one poisoned message and returns its new id.
+func (k *kit) requeued() int64 {
 	k.Helper()
-	id := k.poisoned()[0].ID
-	k.must("requeue", k.inTx(func(ctx context.Context, tx bun.Tx) error {
-		rows, err := k.store.Poison.Lock(ctx, tx, store.PoisonFilter{IDs: []int64{id}}, 1)
-		if err == nil {
-			_, err = k.store.Poison.Requeue(ctx, tx, rows, store.Requeuing{})
-		}
-		return err
-	}))
+	k.requeue()
 	return k.pending()[0]
 }
 
@@ -101,7 +91,7 @@ func stepsStay(k *kit) {
 	p, found, err := k.store.Poison.Get(k.ctx, k.db, k.poisoned()[0].ID)
 	k.must("get", err)
 	equal(k, "of the poisoned message", []any{found, p.Steps}, []any{true, "one\ntwo\n"})
-	equal(k, "after the requeue", k.steps(k.requeue()), "one\ntwo\n")
+	equal(k, "after the requeue", k.steps(k.requeued()), "one\ntwo\n")
 }
 
 func stepsOfACrash(k *kit) {
@@ -111,7 +101,7 @@ func stepsOfACrash(k *kit) {
 	k.recover(3)
 	k.vanish(true, store.Suspects)
 	equal(k, "recovered", k.recover(2), store.Recovered{Claims: 1, Crashed: 1, Poisoned: 1})
-	equal(k, "after the requeue", k.steps(k.requeue()), "one\n")
+	equal(k, "after the requeue", k.steps(k.requeued()), "one\n")
 }
 
 func stepsReplaced(k *kit) {

@@ -15,6 +15,7 @@ CREATE TABLE IF NOT EXISTS {messages} (
   payload         LONGTEXT NOT NULL,
   headers         MEDIUMTEXT,
   insert_id       VARCHAR(255),
+  group_key       VARCHAR(255),
   created_at      BIGINT NOT NULL,
   available_after BIGINT NOT NULL,
   attempts        INT NOT NULL DEFAULT 0,
@@ -22,7 +23,8 @@ CREATE TABLE IF NOT EXISTS {messages} (
   errors          MEDIUMTEXT,
   steps           MEDIUMTEXT,
   keyed           BOOLEAN NOT NULL DEFAULT FALSE,
-  KEY {prefix}consumer_messages_due (keyed, crashes, consumer_type, payload_type, available_after, id)
+  KEY {prefix}consumer_messages_due (keyed, crashes, consumer_type, payload_type, available_after, id),
+  KEY {prefix}consumer_messages_group (group_key)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
 -- Which insert ids are pending, and for which message; what becomes of the message becomes of its
@@ -59,6 +61,7 @@ CREATE TABLE IF NOT EXISTS {poisoned} (
   payload         LONGTEXT NOT NULL,
   headers         MEDIUMTEXT,
   insert_id       VARCHAR(255),
+  group_key       VARCHAR(255),
   created_at      BIGINT NOT NULL,
   available_after BIGINT NOT NULL,
   attempts        INT NOT NULL,
@@ -74,9 +77,20 @@ CREATE TABLE IF NOT EXISTS {poisoned} (
   fingerprint     VARCHAR(32),
   KEY {prefix}poisoned_messages_consumer (consumer_type, poisoned_at),
   KEY {prefix}poisoned_messages_newest (poisoned_at, id),
+  KEY {prefix}poisoned_messages_waited (group_key),
   KEY {prefix}poisoned_messages_group (consumer_type, fingerprint, id),
   KEY {prefix}poisoned_messages_message (message_id),
   KEY {prefix}poisoned_messages_parks (lane, consumer_type, parks)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
+
+-- Groups of messages that have a payload to produce once no message of consumer_messages has their key. The messages
+-- to insert then are a JSON list; in place of them, if there are any, those of poisoned if a member is poisoned.
+CREATE TABLE IF NOT EXISTS {groups} (
+  name       VARCHAR(255) NOT NULL PRIMARY KEY,
+  id         CHAR(36) NOT NULL,
+  messages   LONGTEXT NOT NULL,
+  poisoned   LONGTEXT,
+  created_at BIGINT NOT NULL
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
 -- Schedules, which make messages at available_after, or once for run_at, when a run was

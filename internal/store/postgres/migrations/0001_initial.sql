@@ -10,6 +10,7 @@ CREATE TABLE {messages} (
   payload         text NOT NULL,
   headers         text,
   insert_id       text,
+  group_key       text,
   created_at      timestamptz NOT NULL,
   available_after timestamptz NOT NULL,
   attempts        int NOT NULL DEFAULT 0,
@@ -40,6 +41,9 @@ CREATE INDEX "{prefix}consumer_messages_prior" ON {messages} (consumer_type, pay
 CREATE INDEX "{prefix}consumer_messages_lane" ON {messages} (consumer_type, lane, rank) WHERE lane IS NOT NULL;
 CREATE INDEX "{prefix}consumer_messages_ranked" ON {messages} (consumer_type, rank) WHERE keyed = TRUE;
 CREATE INDEX "{prefix}consumer_messages_stuck" ON {messages} (consumer_type, rank) WHERE keyed = TRUE AND crashes > 0;
+
+-- Few messages are in a group.
+CREATE INDEX "{prefix}consumer_messages_group" ON {messages} (group_key) WHERE group_key IS NOT NULL;
 
 -- One number at a time: a session that had a block of them would break the order.
 CREATE SEQUENCE {ranks} CACHE 1 OWNED BY {messages}.rank;
@@ -72,6 +76,7 @@ CREATE TABLE {poisoned} (
   payload         text NOT NULL,
   headers         text,
   insert_id       text,
+  group_key       text,
   created_at      timestamptz NOT NULL,
   available_after timestamptz NOT NULL,
   attempts        int NOT NULL,
@@ -93,6 +98,18 @@ CREATE INDEX "{prefix}poisoned_messages_group" ON {poisoned} (consumer_type, fin
 CREATE INDEX "{prefix}poisoned_messages_message" ON {poisoned} (message_id);
 -- A poisoned message that parks keeps those of its lane from running.
 CREATE INDEX "{prefix}poisoned_messages_parks" ON {poisoned} (consumer_type, lane) WHERE parks;
+
+CREATE INDEX "{prefix}poisoned_messages_waited" ON {poisoned} (group_key) WHERE group_key IS NOT NULL;
+
+-- Groups of messages that have a payload to produce once no message of consumer_messages has their key. The messages
+-- to insert then are a JSON list; in place of them, if there are any, those of poisoned if a member is poisoned.
+CREATE TABLE {groups} (
+  name       text COLLATE "C" PRIMARY KEY NOT NULL,
+  id         text NOT NULL,
+  messages   text NOT NULL,
+  poisoned   text,
+  created_at timestamptz NOT NULL
+);
 
 -- Schedules, which make messages at available_after, or once for run_at, when a run was
 -- requested. One that could not fire does not before retry_at; both times stay as they are.

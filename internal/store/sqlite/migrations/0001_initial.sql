@@ -13,6 +13,7 @@ CREATE TABLE {messages} (
   payload         TEXT NOT NULL,
   headers         TEXT,
   insert_id       TEXT,
+  group_key       TEXT,
   created_at      INTEGER NOT NULL,
   available_after INTEGER NOT NULL,
   attempts        INTEGER NOT NULL DEFAULT 0,
@@ -39,6 +40,9 @@ CREATE INDEX "{prefix}consumer_messages_lane" ON {messages} (consumer_type, lane
 CREATE INDEX "{prefix}consumer_messages_ranked" ON {messages} (consumer_type, rank) WHERE keyed = TRUE;
 CREATE INDEX "{prefix}consumer_messages_stuck" ON {messages} (consumer_type, rank) WHERE keyed = TRUE AND crashes > 0;
 
+-- Few messages are in a group.
+CREATE INDEX "{prefix}consumer_messages_group" ON {messages} (group_key) WHERE group_key IS NOT NULL;
+
 -- Ids grow in the order of commits, since there is one writer at a time.
 CREATE TRIGGER "{prefix}consumer_messages_rank" AFTER INSERT ON {messages} WHEN NEW.lane IS NOT NULL AND NEW.rank IS NULL
 BEGIN UPDATE {messages} SET rank = NEW.id WHERE id = NEW.id; END;
@@ -64,6 +68,7 @@ CREATE TABLE {poisoned} (
   payload         TEXT NOT NULL,
   headers         TEXT,
   insert_id       TEXT,
+  group_key       TEXT,
   created_at      INTEGER NOT NULL,
   available_after INTEGER NOT NULL,
   attempts        INTEGER NOT NULL,
@@ -85,6 +90,17 @@ CREATE INDEX "{prefix}poisoned_messages_group" ON {poisoned} (consumer_type, fin
 CREATE INDEX "{prefix}poisoned_messages_message" ON {poisoned} (message_id);
 -- A poisoned message that parks keeps those of its lane from running.
 CREATE INDEX "{prefix}poisoned_messages_parks" ON {poisoned} (consumer_type, lane) WHERE parks;
+CREATE INDEX "{prefix}poisoned_messages_waited" ON {poisoned} (group_key) WHERE group_key IS NOT NULL;
+
+-- Groups of messages that have a payload to produce once no message of consumer_messages has their key. The messages
+-- to insert then are a JSON list; in place of them, if there are any, those of poisoned if a member is poisoned.
+CREATE TABLE {groups} (
+  name       TEXT PRIMARY KEY NOT NULL,
+  id         TEXT NOT NULL,
+  messages   TEXT NOT NULL,
+  poisoned   TEXT,
+  created_at INTEGER NOT NULL
+);
 
 -- Schedules, which make messages at available_after, or once for run_at, when a run was
 -- requested. One that could not fire does not before retry_at; both times stay as they are.

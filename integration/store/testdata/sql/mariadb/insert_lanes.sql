@@ -4,7 +4,7 @@ VALUES ('', '', '', '', 0, 0, -32768),
 
 SELECT @@auto_increment_increment;
 
-DELETE m FROM JSON_TABLE('[17,18]', '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN `app_consumer_messages` m FORCE INDEX (PRIMARY) ON m.id = j.id;
+DELETE m FROM JSON_TABLE('[19,20]', '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN `app_consumer_messages` m FORCE INDEX (PRIMARY) ON m.id = j.id;
 
 BEGIN;
 
@@ -17,12 +17,12 @@ VALUES ('01000000-0000-7000-8000-000000000002', 'send-receipt', 'order.placed', 
   ('01000000-0000-7000-8000-000000000003', 'send-receipt', 'order.placed', 'it''s', NULL, 'lane:11', TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), 1767323045678901, TRUE);
 
 INSERT INTO `app_message_lanes` (id, consumer_type, lane, order_key, `rank`)
-VALUES (19 + 0 * @@auto_increment_increment, 'send-receipt', 8087929771573949676, 'lane:1', 17),
-  (19 + 1 * @@auto_increment_increment, 'send-receipt', 8087929771573949676, 'lane:1', 18);
+VALUES (21 + 0 * @@auto_increment_increment, 'send-receipt', 8087929771573949676, 'lane:1', 19),
+  (21 + 1 * @@auto_increment_increment, 'send-receipt', 8087929771573949676, 'lane:1', 20);
 
 INSERT INTO `app_pending_insert_ids` (insert_id, consumer_type, id)
-VALUES ('lane:10', 'send-receipt', 19 + 0 * @@auto_increment_increment),
-  ('lane:11', 'send-receipt', 19 + 1 * @@auto_increment_increment) ON DUPLICATE KEY UPDATE id = VALUES(id);
+VALUES ('lane:10', 'send-receipt', 21 + 0 * @@auto_increment_increment),
+  ('lane:11', 'send-receipt', 21 + 1 * @@auto_increment_increment) ON DUPLICATE KEY UPDATE id = VALUES(id);
 
 COMMIT;
 

@@ -4,7 +4,7 @@ SELECT @@sql_mode;
 
 SELECT COALESCE(MAX(version), 0) FROM `app_asyncmonolith_migrations`;
 
-SELECT EXISTS (SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM `app_message_claims` WHERE 1 = 0) OR EXISTS (SELECT crashes FROM `app_poisoned_messages` WHERE 1 = 0) OR EXISTS (SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0) OR EXISTS (SELECT recent FROM `app_schedule_fires` WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0) OR EXISTS (SELECT insert_id FROM `app_pending_insert_ids` WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM `app_message_slots` WHERE 1 = 0) OR EXISTS (SELECT used_to FROM `app_message_rates` WHERE 1 = 0) OR EXISTS (SELECT outcome FROM `app_message_stops` WHERE 1 = 0) OR EXISTS (SELECT parks FROM `app_message_gates` WHERE 1 = 0) OR EXISTS (SELECT open_until FROM `app_message_breakers` WHERE 1 = 0) OR EXISTS (SELECT received_at FROM `app_inbox_messages` WHERE 1 = 0) OR EXISTS (SELECT event_type FROM `app_inbox_types` WHERE 1 = 0) OR EXISTS (SELECT order_key FROM `app_message_lanes` WHERE 1 = 0);
+SELECT EXISTS (SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM `app_message_claims` WHERE 1 = 0) OR EXISTS (SELECT crashes FROM `app_poisoned_messages` WHERE 1 = 0) OR EXISTS (SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0) OR EXISTS (SELECT recent FROM `app_schedule_fires` WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0) OR EXISTS (SELECT insert_id FROM `app_pending_insert_ids` WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM `app_message_slots` WHERE 1 = 0) OR EXISTS (SELECT used_to FROM `app_message_rates` WHERE 1 = 0) OR EXISTS (SELECT outcome FROM `app_message_stops` WHERE 1 = 0) OR EXISTS (SELECT parks FROM `app_message_gates` WHERE 1 = 0) OR EXISTS (SELECT open_until FROM `app_message_breakers` WHERE 1 = 0) OR EXISTS (SELECT received_at FROM `app_inbox_messages` WHERE 1 = 0) OR EXISTS (SELECT poisoned FROM `app_message_groups` WHERE 1 = 0) OR EXISTS (SELECT event_type FROM `app_inbox_types` WHERE 1 = 0) OR EXISTS (SELECT order_key FROM `app_message_lanes` WHERE 1 = 0);
 
 SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0;
 
@@ -31,6 +31,8 @@ SELECT parks FROM `app_message_gates` WHERE 1 = 0;
 SELECT open_until FROM `app_message_breakers` WHERE 1 = 0;
 
 SELECT received_at FROM `app_inbox_messages` WHERE 1 = 0;
+
+SELECT poisoned FROM `app_message_groups` WHERE 1 = 0;
 
 SELECT event_type FROM `app_inbox_types` WHERE 1 = 0;
 
@@ -61,6 +63,7 @@ CREATE TABLE IF NOT EXISTS `app_consumer_messages` (
   payload         LONGTEXT NOT NULL,
   headers         MEDIUMTEXT,
   insert_id       VARCHAR(255),
+  group_key       VARCHAR(255),
   created_at      BIGINT NOT NULL,
   available_after BIGINT NOT NULL,
   attempts        INT NOT NULL DEFAULT 0,
@@ -68,7 +71,8 @@ CREATE TABLE IF NOT EXISTS `app_consumer_messages` (
   errors          MEDIUMTEXT,
   steps           MEDIUMTEXT,
   keyed           BOOLEAN NOT NULL DEFAULT FALSE,
-  KEY app_consumer_messages_due (keyed, crashes, consumer_type, payload_type, available_after, id)
+  KEY app_consumer_messages_due (keyed, crashes, consumer_type, payload_type, available_after, id),
+  KEY app_consumer_messages_group (group_key)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
 -- Which insert ids are pending, and for which message; what becomes of the message becomes of its
@@ -105,6 +109,7 @@ CREATE TABLE IF NOT EXISTS `app_poisoned_messages` (
   payload         LONGTEXT NOT NULL,
   headers         MEDIUMTEXT,
   insert_id       VARCHAR(255),
+  group_key       VARCHAR(255),
   created_at      BIGINT NOT NULL,
   available_after BIGINT NOT NULL,
   attempts        INT NOT NULL,
@@ -120,9 +125,20 @@ CREATE TABLE IF NOT EXISTS `app_poisoned_messages` (
   fingerprint     VARCHAR(32),
   KEY app_poisoned_messages_consumer (consumer_type, poisoned_at),
   KEY app_poisoned_messages_newest (poisoned_at, id),
+  KEY app_poisoned_messages_waited (group_key),
   KEY app_poisoned_messages_group (consumer_type, fingerprint, id),
   KEY app_poisoned_messages_message (message_id),
   KEY app_poisoned_messages_parks (lane, consumer_type, parks)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
+
+-- Groups of messages that have a payload to produce once no message of consumer_messages has their key. The messages
+-- to insert then are a JSON list; in place of them, if there are any, those of poisoned if a member is poisoned.
+CREATE TABLE IF NOT EXISTS `app_message_groups` (
+  name       VARCHAR(255) NOT NULL PRIMARY KEY,
+  id         CHAR(36) NOT NULL,
+  messages   LONGTEXT NOT NULL,
+  poisoned   LONGTEXT,
+  created_at BIGINT NOT NULL
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
 -- Schedules, which make messages at available_after, or once for run_at, when a run was
@@ -335,4 +351,4 @@ VALUES (1, CURRENT_TIMESTAMP);
 
 DO RELEASE_LOCK(CONCAT('asyncmonolith.', MD5(DATABASE())));
 
-SELECT EXISTS (SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM `app_message_claims` WHERE 1 = 0) OR EXISTS (SELECT crashes FROM `app_poisoned_messages` WHERE 1 = 0) OR EXISTS (SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0) OR EXISTS (SELECT recent FROM `app_schedule_fires` WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0) OR EXISTS (SELECT insert_id FROM `app_pending_insert_ids` WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM `app_message_slots` WHERE 1 = 0) OR EXISTS (SELECT used_to FROM `app_message_rates` WHERE 1 = 0) OR EXISTS (SELECT outcome FROM `app_message_stops` WHERE 1 = 0) OR EXISTS (SELECT parks FROM `app_message_gates` WHERE 1 = 0) OR EXISTS (SELECT open_until FROM `app_message_breakers` WHERE 1 = 0) OR EXISTS (SELECT received_at FROM `app_inbox_messages` WHERE 1 = 0) OR EXISTS (SELECT event_type FROM `app_inbox_types` WHERE 1 = 0) OR EXISTS (SELECT order_key FROM `app_message_lanes` WHERE 1 = 0);
+SELECT EXISTS (SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM `app_message_claims` WHERE 1 = 0) OR EXISTS (SELECT crashes FROM `app_poisoned_messages` WHERE 1 = 0) OR EXISTS (SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0) OR EXISTS (SELECT recent FROM `app_schedule_fires` WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0) OR EXISTS (SELECT insert_id FROM `app_pending_insert_ids` WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM `app_message_slots` WHERE 1 = 0) OR EXISTS (SELECT used_to FROM `app_message_rates` WHERE 1 = 0) OR EXISTS (SELECT outcome FROM `app_message_stops` WHERE 1 = 0) OR EXISTS (SELECT parks FROM `app_message_gates` WHERE 1 = 0) OR EXISTS (SELECT open_until FROM `app_message_breakers` WHERE 1 = 0) OR EXISTS (SELECT received_at FROM `app_inbox_messages` WHERE 1 = 0) OR EXISTS (SELECT poisoned FROM `app_message_groups` WHERE 1 = 0) OR EXISTS (SELECT event_type FROM `app_inbox_types` WHERE 1 = 0) OR EXISTS (SELECT order_key FROM `app_message_lanes` WHERE 1 = 0);

@@ -13,10 +13,10 @@ PREPARE asyncmonolith_lanes_efaf4011bc6f9d81 AS SELECT count(*) AS n, COALESCE(M
   SELECT m.rank FROM "app_consumer_messages" m WHERE m.consumer_type = $1 AND m.keyed = TRUE AND m.rank > $2
     AND NOT EXISTS (SELECT 1 FROM "app_paused_consumers" u WHERE u.consumer_type = $3) ORDER BY m.rank LIMIT $4) f;
 
-PREPARE asyncmonolith_lanes_8ccd71f18e11e7dc AS 
+PREPARE asyncmonolith_lanes_a1edd4bf47a2f456 AS 
 SELECT r.* FROM unnest($1::bigint[]) WITH ORDINALITY l(lane, o) CROSS JOIN LATERAL (
   SELECT m.id, m.message_id, m.consumer_type, m.payload_type, CASE WHEN (octet_length(m.payload) + COALESCE(octet_length(m.headers), 0) + COALESCE(octet_length(m.errors), 0)) <= 4096 THEN m.payload END AS payload, CASE WHEN (octet_length(m.payload) + COALESCE(octet_length(m.headers), 0) + COALESCE(octet_length(m.errors), 0)) <= 4096 THEN m.headers END AS headers, m.insert_id,
-	m.created_at, m.available_after, m.attempts, m.crashes, CASE WHEN (octet_length(m.payload) + COALESCE(octet_length(m.headers), 0) + COALESCE(octet_length(m.errors), 0)) <= 4096 THEN m.errors END AS errors, (octet_length(m.payload) + COALESCE(octet_length(m.headers), 0) + COALESCE(octet_length(m.errors), 0)) AS size, octet_length(m.payload) AS text, m.order_key, m.lane, m.rank, m.available_after <= statement_timestamp() AS due FROM "app_consumer_messages" m
+	m.created_at, m.available_after, m.attempts, m.crashes, CASE WHEN (octet_length(m.payload) + COALESCE(octet_length(m.headers), 0) + COALESCE(octet_length(m.errors), 0)) <= 4096 THEN m.errors END AS errors, m.group_key, (octet_length(m.payload) + COALESCE(octet_length(m.headers), 0) + COALESCE(octet_length(m.errors), 0)) AS size, octet_length(m.payload) AS text, m.order_key, m.lane, m.rank, m.available_after <= statement_timestamp() AS due FROM "app_consumer_messages" m
   WHERE m.consumer_type = $2 AND m.lane = l.lane AND m.lane IS NOT NULL ORDER BY m.lane, m.rank LIMIT $3) r
 WHERE l.lane NOT IN (SELECT unnest(c.lanes) AS lane FROM "app_message_claims" c WHERE c.consumer_type = ANY($4::text[])) AND NOT EXISTS (SELECT 1 FROM "app_poisoned_messages" p WHERE p.consumer_type = ANY($5::text[]) AND p.lane = l.lane AND p.parks)
   AND NOT EXISTS (SELECT 1 FROM "app_paused_consumers" u WHERE u.consumer_type = ANY($6::text[])) ORDER BY l.o, r.rank;
@@ -41,8 +41,8 @@ EXECUTE asyncmonolith_lanes_27f78e59f94de121('send-receipt', 0, 'send-receipt', 
 
 EXECUTE asyncmonolith_lanes_efaf4011bc6f9d81('send-receipt', 0, 'send-receipt', 400);
 
-EXECUTE asyncmonolith_lanes_8ccd71f18e11e7dc('{8087929771573949676}', 'send-receipt', 5, '{"send-receipt"}', '{"send-receipt"}', '{"send-receipt"}');
+EXECUTE asyncmonolith_lanes_a1edd4bf47a2f456('{8087929771573949676}', 'send-receipt', 5, '{"send-receipt"}', '{"send-receipt"}', '{"send-receipt"}');
 
-EXECUTE asyncmonolith_record_lanes_e90680149b5ba6f('0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, 60000000, 'send-receipt', '{30,31}', '{8087929771573949676,8087929771573949676}');
+EXECUTE asyncmonolith_record_lanes_e90680149b5ba6f('0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, 60000000, 'send-receipt', '{32,33}', '{8087929771573949676,8087929771573949676}');
 
 COMMIT;

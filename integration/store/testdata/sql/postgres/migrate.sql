@@ -7,7 +7,7 @@ SELECT current_setting('standard_conforming_strings');
 
 SELECT COALESCE(MAX(version), 0) FROM "app_asyncmonolith_migrations";
 
-SELECT EXISTS (SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM "app_message_claims" WHERE 1 = 0) OR EXISTS (SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0) OR EXISTS (SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0) OR EXISTS (SELECT recent FROM "app_schedule_fires" WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM "app_message_slots" WHERE 1 = 0) OR EXISTS (SELECT used_to FROM "app_message_rates" WHERE 1 = 0) OR EXISTS (SELECT outcome FROM "app_message_stops" WHERE 1 = 0) OR EXISTS (SELECT parks FROM "app_message_gates" WHERE 1 = 0) OR EXISTS (SELECT open_until FROM "app_message_breakers" WHERE 1 = 0) OR EXISTS (SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0) OR EXISTS (SELECT event_type FROM "app_inbox_types" WHERE 1 = 0) OR EXISTS (SELECT lane FROM "app_message_key_rates" WHERE 1 = 0);
+SELECT EXISTS (SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM "app_message_claims" WHERE 1 = 0) OR EXISTS (SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0) OR EXISTS (SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0) OR EXISTS (SELECT recent FROM "app_schedule_fires" WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM "app_message_slots" WHERE 1 = 0) OR EXISTS (SELECT used_to FROM "app_message_rates" WHERE 1 = 0) OR EXISTS (SELECT outcome FROM "app_message_stops" WHERE 1 = 0) OR EXISTS (SELECT parks FROM "app_message_gates" WHERE 1 = 0) OR EXISTS (SELECT open_until FROM "app_message_breakers" WHERE 1 = 0) OR EXISTS (SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0) OR EXISTS (SELECT poisoned FROM "app_message_groups" WHERE 1 = 0) OR EXISTS (SELECT event_type FROM "app_inbox_types" WHERE 1 = 0) OR EXISTS (SELECT lane FROM "app_message_key_rates" WHERE 1 = 0);
 
 SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;
 
@@ -32,6 +32,8 @@ SELECT parks FROM "app_message_gates" WHERE 1 = 0;
 SELECT open_until FROM "app_message_breakers" WHERE 1 = 0;
 
 SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0;
+
+SELECT poisoned FROM "app_message_groups" WHERE 1 = 0;
 
 SELECT event_type FROM "app_inbox_types" WHERE 1 = 0;
 
@@ -61,6 +63,7 @@ CREATE TABLE "app_consumer_messages" (
   payload         text NOT NULL,
   headers         text,
   insert_id       text,
+  group_key       text,
   created_at      timestamptz NOT NULL,
   available_after timestamptz NOT NULL,
   attempts        int NOT NULL DEFAULT 0,
@@ -98,6 +101,9 @@ CREATE INDEX "app_consumer_messages_ranked" ON "app_consumer_messages" (consumer
 
 CREATE INDEX "app_consumer_messages_stuck" ON "app_consumer_messages" (consumer_type, rank) WHERE keyed = TRUE AND crashes > 0;
 
+-- Few messages are in a group.
+CREATE INDEX "app_consumer_messages_group" ON "app_consumer_messages" (group_key) WHERE group_key IS NOT NULL;
+
 -- One number at a time: a session that had a block of them would break the order.
 CREATE SEQUENCE "app_message_ranks" CACHE 1 OWNED BY "app_consumer_messages".rank;
 
@@ -129,6 +135,7 @@ CREATE TABLE "app_poisoned_messages" (
   payload         text NOT NULL,
   headers         text,
   insert_id       text,
+  group_key       text,
   created_at      timestamptz NOT NULL,
   available_after timestamptz NOT NULL,
   attempts        int NOT NULL,
@@ -154,6 +161,18 @@ CREATE INDEX "app_poisoned_messages_message" ON "app_poisoned_messages" (message
 
 -- A poisoned message that parks keeps those of its lane from running.
 CREATE INDEX "app_poisoned_messages_parks" ON "app_poisoned_messages" (consumer_type, lane) WHERE parks;
+
+CREATE INDEX "app_poisoned_messages_waited" ON "app_poisoned_messages" (group_key) WHERE group_key IS NOT NULL;
+
+-- Groups of messages that have a payload to produce once no message of consumer_messages has their key. The messages
+-- to insert then are a JSON list; in place of them, if there are any, those of poisoned if a member is poisoned.
+CREATE TABLE "app_message_groups" (
+  name       text COLLATE "C" PRIMARY KEY NOT NULL,
+  id         text NOT NULL,
+  messages   text NOT NULL,
+  poisoned   text,
+  created_at timestamptz NOT NULL
+);
 
 -- Schedules, which make messages at available_after, or once for run_at, when a run was
 -- requested. One that could not fire does not before retry_at; both times stay as they are.
@@ -482,4 +501,4 @@ VALUES (1, CURRENT_TIMESTAMP);
 
 COMMIT;
 
-SELECT EXISTS (SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM "app_message_claims" WHERE 1 = 0) OR EXISTS (SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0) OR EXISTS (SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0) OR EXISTS (SELECT recent FROM "app_schedule_fires" WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM "app_message_slots" WHERE 1 = 0) OR EXISTS (SELECT used_to FROM "app_message_rates" WHERE 1 = 0) OR EXISTS (SELECT outcome FROM "app_message_stops" WHERE 1 = 0) OR EXISTS (SELECT parks FROM "app_message_gates" WHERE 1 = 0) OR EXISTS (SELECT open_until FROM "app_message_breakers" WHERE 1 = 0) OR EXISTS (SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0) OR EXISTS (SELECT event_type FROM "app_inbox_types" WHERE 1 = 0) OR EXISTS (SELECT lane FROM "app_message_key_rates" WHERE 1 = 0);
+SELECT EXISTS (SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM "app_message_claims" WHERE 1 = 0) OR EXISTS (SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0) OR EXISTS (SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0) OR EXISTS (SELECT recent FROM "app_schedule_fires" WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM "app_message_slots" WHERE 1 = 0) OR EXISTS (SELECT used_to FROM "app_message_rates" WHERE 1 = 0) OR EXISTS (SELECT outcome FROM "app_message_stops" WHERE 1 = 0) OR EXISTS (SELECT parks FROM "app_message_gates" WHERE 1 = 0) OR EXISTS (SELECT open_until FROM "app_message_breakers" WHERE 1 = 0) OR EXISTS (SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0) OR EXISTS (SELECT poisoned FROM "app_message_groups" WHERE 1 = 0) OR EXISTS (SELECT event_type FROM "app_inbox_types" WHERE 1 = 0) OR EXISTS (SELECT lane FROM "app_message_key_rates" WHERE 1 = 0);

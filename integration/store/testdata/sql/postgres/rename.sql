@@ -11,7 +11,7 @@ FROM (SELECT pg_backend_pid() AS pid, (extract(epoch FROM now()) * 1000000)::big
   FROM (SELECT current_setting('lock_timeout') AS previous OFFSET 0) p OFFSET 0) s
 CROSS JOIN LATERAL (
   SELECT m.id FROM "app_consumer_messages" m
-  JOIN unnest('{44,45}'::bigint[], '{0,0}'::int[], '{0,0}'::int[], '{8,8}'::bigint[]) AS w (id, attempts, crashes, claim)
+  JOIN unnest('{46,47}'::bigint[], '{0,0}'::int[], '{0,0}'::int[], '{8,8}'::bigint[]) AS w (id, attempts, crashes, claim)
     ON m.id = w.id AND m.attempts = w.attempts AND m.crashes = w.crashes
   WHERE s.bounded <> '' AND EXISTS (SELECT 1 FROM "app_message_claims" c WHERE c.id = w.claim AND c.owner = '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081' AND m.id = ANY(c.message_ids))
   ORDER BY m.id FOR UPDATE OF m SKIP LOCKED) f;
@@ -22,6 +22,6 @@ ON CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NULL DO NOTHING RE
 
 DELETE FROM "app_consumer_messages" WHERE insert_id IS NOT NULL AND (insert_id, consumer_type) IN (VALUES ('order:4', 'to-broker'));
 
-UPDATE "app_consumer_messages" SET consumer_type = 'to-broker', headers = CASE id WHEN 44 THEN '{"asyncmonolith-former-consumer":"charge-card"}' WHEN 45 THEN '{"asyncmonolith-former-consumer":"charge-card","tenant":"a"}' END WHERE id IN (44, 45);
+UPDATE "app_consumer_messages" SET consumer_type = 'to-broker', headers = CASE id WHEN 46 THEN '{"asyncmonolith-former-consumer":"charge-card"}' WHEN 47 THEN '{"asyncmonolith-former-consumer":"charge-card","tenant":"a"}' END WHERE id IN (46, 47);
 
 COMMIT;

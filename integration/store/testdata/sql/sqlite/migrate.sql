@@ -1,6 +1,6 @@
 SELECT COALESCE(MAX(version), 0) FROM "app_asyncmonolith_migrations";
 
-SELECT EXISTS (SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM "app_message_claims" WHERE 1 = 0) OR EXISTS (SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0) OR EXISTS (SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0) OR EXISTS (SELECT recent FROM "app_schedule_fires" WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM "app_message_slots" WHERE 1 = 0) OR EXISTS (SELECT used_to FROM "app_message_rates" WHERE 1 = 0) OR EXISTS (SELECT outcome FROM "app_message_stops" WHERE 1 = 0) OR EXISTS (SELECT parks FROM "app_message_gates" WHERE 1 = 0) OR EXISTS (SELECT open_until FROM "app_message_breakers" WHERE 1 = 0) OR EXISTS (SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0) OR EXISTS (SELECT event_type FROM "app_inbox_types" WHERE 1 = 0) OR EXISTS (SELECT lane FROM "app_message_key_rates" WHERE 1 = 0);
+SELECT EXISTS (SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM "app_message_claims" WHERE 1 = 0) OR EXISTS (SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0) OR EXISTS (SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0) OR EXISTS (SELECT recent FROM "app_schedule_fires" WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM "app_message_slots" WHERE 1 = 0) OR EXISTS (SELECT used_to FROM "app_message_rates" WHERE 1 = 0) OR EXISTS (SELECT outcome FROM "app_message_stops" WHERE 1 = 0) OR EXISTS (SELECT parks FROM "app_message_gates" WHERE 1 = 0) OR EXISTS (SELECT open_until FROM "app_message_breakers" WHERE 1 = 0) OR EXISTS (SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0) OR EXISTS (SELECT poisoned FROM "app_message_groups" WHERE 1 = 0) OR EXISTS (SELECT event_type FROM "app_inbox_types" WHERE 1 = 0) OR EXISTS (SELECT lane FROM "app_message_key_rates" WHERE 1 = 0);
 
 SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;
 
@@ -25,6 +25,8 @@ SELECT parks FROM "app_message_gates" WHERE 1 = 0;
 SELECT open_until FROM "app_message_breakers" WHERE 1 = 0;
 
 SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0;
+
+SELECT poisoned FROM "app_message_groups" WHERE 1 = 0;
 
 SELECT event_type FROM "app_inbox_types" WHERE 1 = 0;
 
@@ -53,6 +55,7 @@ CREATE TABLE "app_consumer_messages" (
   payload         TEXT NOT NULL,
   headers         TEXT,
   insert_id       TEXT,
+  group_key       TEXT,
   created_at      INTEGER NOT NULL,
   available_after INTEGER NOT NULL,
   attempts        INTEGER NOT NULL DEFAULT 0,
@@ -85,6 +88,9 @@ CREATE INDEX "app_consumer_messages_ranked" ON "app_consumer_messages" (consumer
 
 CREATE INDEX "app_consumer_messages_stuck" ON "app_consumer_messages" (consumer_type, rank) WHERE keyed = TRUE AND crashes > 0;
 
+-- Few messages are in a group.
+CREATE INDEX "app_consumer_messages_group" ON "app_consumer_messages" (group_key) WHERE group_key IS NOT NULL;
+
 -- Ids grow in the order of commits, since there is one writer at a time.
 CREATE TRIGGER "app_consumer_messages_rank" AFTER INSERT ON "app_consumer_messages" WHEN NEW.lane IS NOT NULL AND NEW.rank IS NULL
 BEGIN UPDATE "app_consumer_messages" SET rank = NEW.id WHERE id = NEW.id; END;
@@ -110,6 +116,7 @@ CREATE TABLE "app_poisoned_messages" (
   payload         TEXT NOT NULL,
   headers         TEXT,
   insert_id       TEXT,
+  group_key       TEXT,
   created_at      INTEGER NOT NULL,
   available_after INTEGER NOT NULL,
   attempts        INTEGER NOT NULL,
@@ -135,6 +142,18 @@ CREATE INDEX "app_poisoned_messages_message" ON "app_poisoned_messages" (message
 
 -- A poisoned message that parks keeps those of its lane from running.
 CREATE INDEX "app_poisoned_messages_parks" ON "app_poisoned_messages" (consumer_type, lane) WHERE parks;
+
+CREATE INDEX "app_poisoned_messages_waited" ON "app_poisoned_messages" (group_key) WHERE group_key IS NOT NULL;
+
+-- Groups of messages that have a payload to produce once no message of consumer_messages has their key. The messages
+-- to insert then are a JSON list; in place of them, if there are any, those of poisoned if a member is poisoned.
+CREATE TABLE "app_message_groups" (
+  name       TEXT PRIMARY KEY NOT NULL,
+  id         TEXT NOT NULL,
+  messages   TEXT NOT NULL,
+  poisoned   TEXT,
+  created_at INTEGER NOT NULL
+);
 
 -- Schedules, which make messages at available_after, or once for run_at, when a run was
 -- requested. One that could not fire does not before retry_at; both times stay as they are.
@@ -443,4 +462,4 @@ VALUES (1, CURRENT_TIMESTAMP);
 
 COMMIT;
 
-SELECT EXISTS (SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM "app_message_claims" WHERE 1 = 0) OR EXISTS (SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0) OR EXISTS (SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0) OR EXISTS (SELECT recent FROM "app_schedule_fires" WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM "app_message_slots" WHERE 1 = 0) OR EXISTS (SELECT used_to FROM "app_message_rates" WHERE 1 = 0) OR EXISTS (SELECT outcome FROM "app_message_stops" WHERE 1 = 0) OR EXISTS (SELECT parks FROM "app_message_gates" WHERE 1 = 0) OR EXISTS (SELECT open_until FROM "app_message_breakers" WHERE 1 = 0) OR EXISTS (SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0) OR EXISTS (SELECT event_type FROM "app_inbox_types" WHERE 1 = 0) OR EXISTS (SELECT lane FROM "app_message_key_rates" WHERE 1 = 0);
+SELECT EXISTS (SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM "app_message_claims" WHERE 1 = 0) OR EXISTS (SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0) OR EXISTS (SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0) OR EXISTS (SELECT recent FROM "app_schedule_fires" WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM "app_message_slots" WHERE 1 = 0) OR EXISTS (SELECT used_to FROM "app_message_rates" WHERE 1 = 0) OR EXISTS (SELECT outcome FROM "app_message_stops" WHERE 1 = 0) OR EXISTS (SELECT parks FROM "app_message_gates" WHERE 1 = 0) OR EXISTS (SELECT open_until FROM "app_message_breakers" WHERE 1 = 0) OR EXISTS (SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0) OR EXISTS (SELECT poisoned FROM "app_message_groups" WHERE 1 = 0) OR EXISTS (SELECT event_type FROM "app_inbox_types" WHERE 1 = 0) OR EXISTS (SELECT lane FROM "app_message_key_rates" WHERE 1 = 0);

@@ -1,6 +1,6 @@
 BEGIN;
 
-UPDATE "app_consumer_messages" AS m SET attempts = m.attempts FROM json_each('[[40,0,0],[41,0,0]]') j
+UPDATE "app_consumer_messages" AS m SET attempts = m.attempts FROM json_each('[[42,0,0],[43,0,0]]') j
 WHERE m.id = j.value ->> 0 AND m.attempts = j.value ->> 1 AND m.crashes = j.value ->> 2 RETURNING id;
 
 SELECT id, solo, message_ids FROM "app_message_claims" WHERE id IN (SELECT value FROM json_each('[7,7]')) AND owner = '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081';
@@ -13,6 +13,6 @@ ON CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NULL DO NOTHING RE
 
 DELETE FROM "app_consumer_messages" WHERE insert_id IS NOT NULL AND (insert_id, consumer_type) IN (VALUES ('order:4', 'to-broker'));
 
-UPDATE "app_consumer_messages" SET consumer_type = 'to-broker', headers = CASE id WHEN 40 THEN '{"asyncmonolith-former-consumer":"charge-card"}' WHEN 41 THEN '{"asyncmonolith-former-consumer":"charge-card","tenant":"a"}' END WHERE id IN (40, 41);
+UPDATE "app_consumer_messages" SET consumer_type = 'to-broker', headers = CASE id WHEN 42 THEN '{"asyncmonolith-former-consumer":"charge-card"}' WHEN 43 THEN '{"asyncmonolith-former-consumer":"charge-card","tenant":"a"}' END WHERE id IN (42, 43);
 
 COMMIT;
