@@ -12,13 +12,13 @@ died AS (INSERT INTO "app_message_crashes" (row_id, consumer_type, owner, solo, 
 dying AS (
   DELETE FROM "app_consumer_messages" m USING hit h WHERE m.id = h.id AND h.solo AND h.crashes + 1 >= 3
   RETURNING m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id,
-	m.created_at, m.available_after, m.attempts, m.crashes, m.errors, m.steps, m.order_key, m.lane, m.rank),
+	m.created_at, m.available_after, m.attempts, m.crashes, m.errors, m.group_key, m.steps, m.order_key, m.lane, m.rank),
 poi AS (
   INSERT INTO "app_poisoned_messages" (id, message_id, consumer_type, payload_type, payload, headers, insert_id,
-	created_at, available_after, attempts, crashes, errors, poisoned_at, reason, steps, fingerprint, order_key, lane, rank, parks)
+	created_at, available_after, attempts, crashes, errors, poisoned_at, reason, group_key, steps, fingerprint, order_key, lane, rank, parks)
   SELECT CASE WHEN EXISTS (SELECT 1 FROM "app_poisoned_messages" p WHERE p.id = dying.id) THEN dying.id
     + (SELECT COALESCE(MAX(p.id), 0) FROM "app_poisoned_messages" p) + (SELECT COALESCE(MAX(o.id), 0) FROM "app_consumer_messages" o) ELSE dying.id END, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
-    available_after, attempts, crashes + 1, errors, statement_timestamp(), 'process lost 3 times', steps, 'crash', order_key, lane, rank, lane IS NOT NULL AND (SELECT g.parks FROM "app_message_gates" g WHERE g.consumer_type = dying.consumer_type) FROM dying),
+    available_after, attempts, crashes + 1, errors, statement_timestamp(), 'process lost 3 times', group_key, steps, 'crash', order_key, lane, rank, lane IS NOT NULL AND (SELECT g.parks FROM "app_message_gates" g WHERE g.consumer_type = dying.consumer_type) FROM dying),
 bump AS (
   UPDATE "app_consumer_messages" m SET crashes = CASE WHEN h.solo THEN h.crashes + 1 ELSE LEAST(h.crashes + 1, 3 - 1) END
   FROM hit h WHERE m.id = h.id AND NOT (h.solo AND h.crashes + 1 >= 3))

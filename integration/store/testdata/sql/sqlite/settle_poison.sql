@@ -7,10 +7,10 @@ SELECT id, solo, message_ids FROM "app_message_claims" WHERE id IN (SELECT value
 DELETE FROM "app_message_claims" WHERE id IN (SELECT value FROM json_each('[3]'));
 
 INSERT INTO "app_poisoned_messages" (id, message_id, consumer_type, payload_type, payload, headers, insert_id,
-	created_at, available_after, attempts, crashes, errors, poisoned_at, reason, steps, fingerprint)
+	created_at, available_after, attempts, crashes, errors, poisoned_at, reason, group_key, steps, fingerprint)
 SELECT CASE WHEN EXISTS (SELECT 1 FROM "app_poisoned_messages" p WHERE p.id = m.id) THEN m.id
     + (SELECT COALESCE(MAX(p.id), 0) FROM "app_poisoned_messages" p) + (SELECT COALESCE(MAX(o.id), 0) FROM "app_consumer_messages" o) ELSE m.id END, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
-  m.available_after, m.attempts + 1, m.crashes, COALESCE(NULLIF(r.errors, ''), m.errors), CAST(unixepoch('subsec') * 1000000 AS INTEGER), r.reason, m.steps, r.fingerprint
+  m.available_after, m.attempts + 1, m.crashes, COALESCE(NULLIF(r.errors, ''), m.errors), CAST(unixepoch('subsec') * 1000000 AS INTEGER), r.reason, m.group_key, m.steps, r.fingerprint
 FROM (SELECT value ->> 'm' AS mid, value ->> 'o' AS outcome, value ->> 'd' AS delay,
 	value ->> 'e' AS errors, value ->> 'r' AS reason, value ->> 'f' AS fingerprint FROM json_each('[{"c":3,"m":20,"o":"poison","d":0,"e":"","r":""}]')) r JOIN "app_consumer_messages" m ON m.id = r.mid;
 
