@@ -96,6 +96,7 @@ func (t *task) result(v bus.OutcomeError, attemptDelay time.Duration) store.Resu
 		if !t.cancelled(v) {
 			r.Recent = t.recent()
 		}
+		r.Kept = t.kept(v)
 		return r
 	case bus.Released:
 		r.Outcome = store.Release

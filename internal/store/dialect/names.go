@@ -66,6 +66,7 @@ type Traits struct {
 	KeepConsumer string                                       // ends an insert that leaves an existing row of a consumer unchanged
 	KeepSlot     string                                       // ends an insert that leaves an existing slot unchanged
 	KeepNamed    string                                       // ends an insert that leaves an existing row of a name unchanged
+	KeepConsumed string                                       // ends an insert that leaves an existing consumed message unchanged
 	Merge        func(key string, sums, news []string) string // ends an insert AS r: an existing row gets sums of columns, and new values
 	AsRow        string                                       // names the row r that such an insert finds
 	Minute       string                                       // the minute that {now} is in
@@ -114,7 +115,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 	tables := []string{
 		"{gates}", quote("message_gates"), "{lanes}", quote(w.Lanes.Table), "{ranks}", quote("message_ranks"),
 		"{keys}", quote(cmp.Or(w.Keys, "consumer_messages")), "{messages}", quote("consumer_messages"),
-		"{claims}", quote("message_claims"), "{poisoned}", quote("poisoned_messages"), "{paused}", quote("paused_consumers"),
+		"{claims}", quote("message_claims"), "{consumed}", quote("consumed_messages"), "{poisoned}", quote("poisoned_messages"), "{paused}", quote("paused_consumers"),
 		"{inbox}", quote("inbox_messages"), "{inbox types}", quote("inbox_types"), "{recent}", quote("recent_insert_ids"),
 		"{slots}", quote("message_slots"), "{rates}", quote("message_rates"), "{key rates}", quote(w.KeyRates),
 		"{stops}", quote("message_stops"), "{breakers}", quote("message_breakers"), "{schedules}", quote("scheduled_messages"),
@@ -136,7 +137,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 	traits := []string{
 		"{first of group}", first, "{last of group}", last, "{minute}", w.Minute, "{as row}", w.AsRow, "{place}", w.Place,
 		"{unplaced}", w.Unplaced, "{last}", w.Last, "{once}", w.Once, "{size}", w.Size, "{ids}", w.IDs, "{held}", w.Held,
-		"{holds}", w.Holds, "{keep consumer}", w.KeepConsumer, "{keep slot}", w.KeepSlot, "{keep named}", w.KeepNamed,
+		"{holds}", w.Holds, "{keep consumer}", w.KeepConsumer, "{keep slot}", w.KeepSlot, "{keep named}", w.KeepNamed, "{keep consumed}", w.KeepConsumed,
 		"{session}", w.Session, "{payload bytes}", fmt.Sprintf(w.Bytes, "m.payload"), "{instr}", w.Instr, "{keyed}", w.Keyed,
 		"{held lanes}", strings.ReplaceAll(w.HeldLanes, "{names}", w.Among),
 		"{held ids}", strings.ReplaceAll(w.HeldIDs, "{names}", w.Among), "{names}", w.Among, "{key of}", w.KeyOf,

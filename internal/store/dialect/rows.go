@@ -216,6 +216,8 @@ type Result struct {
 	Recent *Recent
 	// Stop answers a request to stop the run, if there was one.
 	Stop string
+	// Kept is what is kept of a message that is done. Nil keeps nothing.
+	Kept *Kept
 }
 
 // InOrder reports whether the message runs in the order of its key.
