@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,14 +8,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 // ErrPayloadNotKept is returned by [Client.Repeat] for a message whose payload was not kept: see
@@ -108,33 +103,6 @@ func (f ConsumedFilter) rows() (store.ConsumedFilter, error) {
 	return rows, err
 }
 
-// Consumed returns a page of consumed messages, newest first, and the next page, which is nil after the
-// last one. Consumers with bus.Keep have them. Pass the same filter with each page.
-//
-// [Page.ScanLimit] bounds how many messages are compared for a page with the fields that have no index.
-// A page may then be short or empty although there is a next one.
-func (c *Client) Consumed(ctx context.Context, db bun.IDB, filter ConsumedFilter, page Page) ([]ConsumedMessage, *Page, error) {
-	size, place, mistake := paging.Start(page.Size, page.After)
-	st, db, err := c.stores.Of(db, errNotMade)
-	f, wrong := filter.rows()
-	if err = errors.Join(mistake, page.check(paging.Place{}), wrong, err); err != nil {
-		return nil, nil, dberr.Wrap(err, "admin: consumed")
-	}
-	if page.After != "" {
-		f.BeforeAt, f.BeforeID = place.At(), place.ID
-	}
-	found, err := st.Consumed.List(ctx, db, f, size, page.ScanLimit, !page.Brief)
-	if err != nil {
-		return nil, nil, dberr.Wrap(err, "admin: consumed")
-	}
-	var next *Page
-	if found.More {
-		next = &Page{Size: size, ScanLimit: page.ScanLimit, Brief: page.Brief,
-			After: paging.After(paging.Place{Micros: found.At.UnixMicro(), ID: found.ID})}
-	}
-	return store.Each(found.Rows, newConsumed), next, nil
-}
-
 func newConsumed(row store.Consumed) ConsumedMessage {
 	return ConsumedMessage{
 		ID: row.ID, MessageID: row.MessageID, Consumer: row.ConsumerType, PayloadType: row.PayloadType, OrderingKey: row.OrderKey,
@@ -142,40 +110,6 @@ func newConsumed(row store.Consumed) ConsumedMessage {
 		StartedAt: row.StartedAt.Time, RunTime: time.Duration(row.RunMicros) * time.Microsecond, FinishedAt: row.FinishedAt.Time,
 		ExpiresAt: row.ExpiresAt.Time, PayloadKept: row.PayloadKept, Payload: row.Payload, Headers: store.Headers(row.Headers),
 	}
-}
-
-// Repeat produces consumed messages again, each for the consumer that consumed it, and returns the new
-// message ids in the order of ids. A repetition has the payload and the headers of its message, without
-// deadline and insert id, and the header asyncmonolith-repeats with its message id.
-//
-// It changes nothing and returns [ErrNotFound] if one of the messages is not kept (any more), and
-// [ErrPayloadNotKept] if its payload is not. It accepts 1 to 500 ids.
-func (c *Client) Repeat(ctx context.Context, db bus.Handle, ids ...int64) (repeated []uuid.UUID, err error) {
-	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
-	if len(ids) < 1 || len(ids) > adminBatch {
-		return nil, fmt.Errorf("admin: repeat: %d ids: %w: 1 to %d are allowed", len(ids), bus.ErrInvalidOption, adminBatch)
-	}
-	err = c.stores.Through(ctx, db, errNotMade, func(st *store.Store, db bun.IDB) error {
-		var payloadTypes []string
-		err := txn.InTx(ctx, db, func(tx bun.Tx) error {
-			rows, err := st.Consumed.LockForRepeat(ctx, tx, ids)
-			if err == nil {
-				payloadTypes, err = repeatable(rows, ids)
-			}
-			if err == nil {
-				repeated, err = st.Consumed.Repeat(ctx, tx, rows, func() uuid.UUID { return uuid.Must(uuid.NewV7()) })
-			}
-			return err
-		})
-		if err == nil {
-			txn.AnnounceMessages(ctx, db, c.registry, payloadTypes)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, dberr.Wrap(err, "admin: repeat")
-	}
-	return repeated, nil
 }
 
 // notKept is an [ErrNotFound] for a consumed message.

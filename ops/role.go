@@ -101,7 +101,8 @@ func needs(a Action) Role {
 	switch a {
 	case View:
 		return Viewer
-	case Read, Pause, Resume, Probe, RunNow, Reschedule, Requeue, Repeat, RunSchedule, PauseSchedule, ResumeSchedule, ResumeProjection, RetryParked,
+	case Read, Pause, Resume, Probe, RunNow, Reschedule, Requeue, Repeat,
+		RunSchedule, PauseSchedule, ResumeSchedule, ResumeProjection, RetryParked,
 		UndoOperation, StopOperation, ResumeOperation, SetOperationRate:
 		return Operator
 	default:

@@ -33,10 +33,11 @@ func (s *Consumed) List(
 		return nil, nil, fmt.Errorf("ops: consumed messages: %w", err)
 	}
 	page.Brief, page.ScanLimit = true, examined
-	found, err = look(ctx, s.access, ops.View, filter.Consumer, func(ctx context.Context, db bun.IDB) (found []admin.ConsumedMessage, err error) {
-		found, next, err = s.access.Admin.Consumed(ctx, db, filter, page)
-		return found, err
-	})
+	found, err = look(ctx, s.access, ops.View, filter.Consumer,
+		func(ctx context.Context, db bun.IDB) (found []admin.ConsumedMessage, err error) {
+			found, next, err = s.access.Admin.Consumed(ctx, db, filter, page)
+			return found, err
+		})
 	for i, m := range found {
 		found[i].Reason = s.reason(ctx, m)
 	}

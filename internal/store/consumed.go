@@ -21,7 +21,8 @@ func (s *ConsumedStore) Keep(ctx context.Context, tx bun.IDB, all []*dialect.Kep
 	for _, part := range dialect.Cut(all, dialect.InsertBytes, (*dialect.Kept).Size) {
 		values := make([]any, 0, 17*len(part))
 		for _, k := range part {
-			values = append(values, k.ID, k.MessageID, k.ConsumerType, k.PayloadType, k.Payload, bun.NullZero(k.Headers), bun.NullZero(k.OrderKey), k.AnyOrder,
+			values = append(values, k.ID, k.MessageID, k.ConsumerType, k.PayloadType, k.Payload,
+				bun.NullZero(k.Headers), bun.NullZero(k.OrderKey), k.AnyOrder,
 				s.instant(k.CreatedAt), k.Attempts, k.Outcome, bun.NullZero(errorlog.Clean(k.Reason, errorlog.MaxBytes)), k.Version,
 				s.instant(k.StartedAt), k.Took.Microseconds(), now, bun.Safe(s.names.After(ctx, k.For)))
 		}
@@ -142,14 +143,17 @@ func (s *ConsumedStore) LockForRepeat(ctx context.Context, tx bun.Tx, ids []int6
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, err
 	}
-	err = s.names.Query(ctx, tx, "SELECT "+dialect.ConsumedColumns+", payload, headers FROM {consumed} WHERE id IN (?) ORDER BY id, finished_at DESC {lock}",
-		bun.List(ids)).Scan(ctx, &rows)
+	const statement = `SELECT ` + dialect.ConsumedColumns + `, payload, headers FROM {consumed} WHERE id IN (?)
+ORDER BY id, finished_at DESC {lock}`
+	err = s.names.Query(ctx, tx, statement, bun.List(ids)).Scan(ctx, &rows)
 	return slices.CompactFunc(rows, func(a, b dialect.Consumed) bool { return a.ID == b.ID }), err
 }
 
 // Repeat inserts consumed messages again for their consumers, with new message ids and a header with the
 // old ones. Rows need their payloads.
-func (s *ConsumedStore) Repeat(ctx context.Context, tx bun.Tx, rows []dialect.Consumed, newID func() uuid.UUID) (ids []uuid.UUID, err error) {
+func (s *ConsumedStore) Repeat(
+	ctx context.Context, tx bun.Tx, rows []dialect.Consumed, newID func() uuid.UUID,
+) (ids []uuid.UUID, err error) {
 	var messages []dialect.NewMessage
 	for _, row := range rows {
 		headers, err := EncodeHeaders(repeatedHeaders(row), Extras{})

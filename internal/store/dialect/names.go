@@ -115,7 +115,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 	tables := []string{
 		"{gates}", quote("message_gates"), "{lanes}", quote(w.Lanes.Table), "{ranks}", quote("message_ranks"),
 		"{keys}", quote(cmp.Or(w.Keys, "consumer_messages")), "{messages}", quote("consumer_messages"),
-		"{claims}", quote("message_claims"), "{consumed}", quote("consumed_messages"), "{poisoned}", quote("poisoned_messages"), "{paused}", quote("paused_consumers"),
+		"{claims}", quote("message_claims"), "{poisoned}", quote("poisoned_messages"), "{paused}", quote("paused_consumers"),
 		"{inbox}", quote("inbox_messages"), "{inbox types}", quote("inbox_types"), "{recent}", quote("recent_insert_ids"),
 		"{slots}", quote("message_slots"), "{rates}", quote("message_rates"), "{key rates}", quote(w.KeyRates),
 		"{stops}", quote("message_stops"), "{breakers}", quote("message_breakers"), "{schedules}", quote("scheduled_messages"),
@@ -124,7 +124,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 		"{subscriptions}", quote("event_subscriptions"), "{projections}", quote("event_projections"),
 		"{processes}", quote("message_processes"), "{minutes}", quote("message_minutes"), "{failures}", quote("message_failures"),
 		"{crashes}", quote("message_crashes"), "{operations}", quote("message_operations"), "{parked}", quote("event_parked"),
-		"{snapshots}", quote("event_snapshots"),
+		"{snapshots}", quote("event_snapshots"), "{consumed}", quote("consumed_messages"),
 	}
 	lock, free := "", ""
 	if w.RowLocks {
@@ -137,7 +137,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 	traits := []string{
 		"{first of group}", first, "{last of group}", last, "{minute}", w.Minute, "{as row}", w.AsRow, "{place}", w.Place,
 		"{unplaced}", w.Unplaced, "{last}", w.Last, "{once}", w.Once, "{size}", w.Size, "{ids}", w.IDs, "{held}", w.Held,
-		"{holds}", w.Holds, "{keep consumer}", w.KeepConsumer, "{keep slot}", w.KeepSlot, "{keep named}", w.KeepNamed, "{keep consumed}", w.KeepConsumed,
+		"{holds}", w.Holds, "{keep consumer}", w.KeepConsumer, "{keep slot}", w.KeepSlot, "{keep named}", w.KeepNamed,
 		"{session}", w.Session, "{payload bytes}", fmt.Sprintf(w.Bytes, "m.payload"), "{instr}", w.Instr, "{keyed}", w.Keyed,
 		"{held lanes}", strings.ReplaceAll(w.HeldLanes, "{names}", w.Among),
 		"{held ids}", strings.ReplaceAll(w.HeldIDs, "{names}", w.Among), "{names}", w.Among, "{key of}", w.KeyOf,
@@ -145,7 +145,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 		"{lock}", lock, "{lock free}", free, "{unit}", w.Unit, "{micros now}", w.Micros("{now}"),
 		"{by rank}", cmp.Or(w.Lanes.ByRank, "{messages}"), "{by lane}", cmp.Or(w.Lanes.ByLane, "{messages}"),
 		"{crashed by lane}", cmp.Or(w.Lanes.Crashed, "{messages}"), "{plan}", w.Lanes.Plan, "{by key}", w.Lanes.ByKey,
-		"{from nothing}", w.Lanes.Nothing,
+		"{from nothing}", w.Lanes.Nothing, "{keep consumed}", w.KeepConsumed,
 	}
 	inTraits := strings.NewReplacer(tables...)
 	for i := range traits {

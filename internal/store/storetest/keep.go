@@ -29,7 +29,8 @@ func (k *kit) kept(c store.Claim, id int64) store.Result {
 	k.Helper()
 	m := k.row(id)
 	return store.Result{Claim: c.ID, Message: id, Outcome: store.Done, Kept: &store.Kept{
-		ID: id, MessageID: m.MessageID, ConsumerType: m.Consumer, PayloadType: m.PayloadType, Payload: &m.Payload, Headers: `{"h":"it\u2019s"}`,
+		ID: id, MessageID: m.MessageID, ConsumerType: m.Consumer, PayloadType: m.PayloadType, Payload: &m.Payload,
+		Headers: `{"h":"it\u2019s"}`,
 		OrderKey: "key", CreatedAt: epoch(), Attempts: 2, Outcome: "done", Version: "v1", StartedAt: epoch().Add(time.Second),
 		Took: 1500 * time.Microsecond, For: time.Hour,
 	}}
@@ -62,7 +63,8 @@ func keepSettled(k *kit) {
 		[]string{span(epoch()), span(epoch().Add(time.Second)), span(epoch().Add(time.Minute)), span(epoch().Add(time.Hour + time.Minute))})
 	got.CreatedAt, got.StartedAt, got.FinishedAt, got.ExpiresAt = store.Moment{}, store.Moment{}, store.Moment{}, store.Moment{}
 	equal(k, "consumed", got, store.Consumed{
-		ID: ids[0], MessageID: before.MessageID, ConsumerType: "c", PayloadType: payload, Payload: []byte("{}"), Headers: []byte(done.Kept.Headers),
+		ID: ids[0], MessageID: before.MessageID, ConsumerType: "c", PayloadType: payload, Payload: []byte("{}"),
+		Headers: []byte(done.Kept.Headers),
 		OrderKey: "key", Attempts: 2, Outcome: "done", Version: "v1", RunMicros: 1500, PayloadKept: true,
 	})
 }
@@ -196,6 +198,8 @@ func keepRepeated(k *kit) {
 	got := pending[0]
 	equal(k, "message", []string{got.MessageID.String(), got.Consumer, got.PayloadType, got.Payload, got.InsertID},
 		[]string{again.String(), "c", payload, "{}", null})
-	equal(k, "headers", store.Headers([]byte(got.Headers)), map[string]string{"h": "it\u2019s", "asyncmonolith-repeats": before[0].MessageID.String()})
+	equal(k, "headers", store.Headers([]byte(got.Headers)), map[string]string{
+		"h": "it\u2019s", "asyncmonolith-repeats": before[0].MessageID.String(),
+	})
 	equal(k, "consumed", len(k.consumed(store.ConsumedFilter{})), 3)
 }
