@@ -30,7 +30,7 @@ func (k *kit) kept(c store.Claim, id int64) store.Result {
 	m := k.row(id)
 	return store.Result{Claim: c.ID, Message: id, Outcome: store.Done, Kept: &store.Kept{
 		ID: id, MessageID: m.MessageID, ConsumerType: m.Consumer, PayloadType: m.PayloadType, Payload: &m.Payload,
-		Headers: `{"h":"it\u2019s"}`,
+		Headers:  `{"h":"it\u2019s"}`,
 		OrderKey: "key", CreatedAt: epoch(), Attempts: 2, Outcome: "done", Version: "v1", StartedAt: epoch().Add(time.Second),
 		Took: 1500 * time.Microsecond, For: time.Hour,
 	}}
@@ -64,7 +64,7 @@ func keepSettled(k *kit) {
 	got.CreatedAt, got.StartedAt, got.FinishedAt, got.ExpiresAt = store.Moment{}, store.Moment{}, store.Moment{}, store.Moment{}
 	equal(k, "consumed", got, store.Consumed{
 		ID: ids[0], MessageID: before.MessageID, ConsumerType: "c", PayloadType: payload, Payload: []byte("{}"),
-		Headers: []byte(done.Kept.Headers),
+		Headers:  []byte(done.Kept.Headers),
 		OrderKey: "key", Attempts: 2, Outcome: "done", Version: "v1", RunMicros: 1500, PayloadKept: true,
 	})
 }
