@@ -67,7 +67,8 @@ func TestAConsumerKeepsWhatItConsumed(t *testing.T) {
 			}
 		}
 		tries := attemptsOf(consumedBy(a, "plain"))
-		if slices.Sort(tries); tries[28] != 1 || tries[29] != 3 {
+		slices.Sort(tries)
+		if n := len(tries); n < 2 || tries[n-2] != 1 || tries[n-1] != 3 {
 			t.Errorf("attempts: got %v, want one of 3 and the others of 1", tries)
 		}
 		if found := consumedBy(a, "forgets"); len(found) > 0 {
