@@ -12,7 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// keep keeps messages of consumers that ask for it, in the transaction that has removed them.
+// keep writes the consumed messages of consumers that keep them, in the transaction that has removed them.
 func (t *consumerTx) keep(ctx context.Context, tasks []*task) error {
 	var kept []*store.Kept
 	for _, task := range tasks {
