@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
 	"cmp"
@@ -65,6 +66,40 @@ func checkDue(at time.Time) error {
 // consumer wait for [Client.Resume].
 func (c *Client) RunNow(ctx context.Context, db bus.Handle, ids ...int64) (Result, error) {
 	return c.change(ctx, db, "run now", store.PendingChange{}, ids)
+}
+
+// Repeat produces consumed messages again, each for the consumer that consumed it, and returns the new
+// message ids in the order of ids. A repetition has the payload and the headers of its message, without
+// deadline and insert id, and the header asyncmonolith-repeats with its message id.
+//
+// It changes nothing and returns [ErrNotFound] if one of the messages is not kept (any more), and
+// [ErrPayloadNotKept] if its payload is not. It accepts 1 to 500 ids.
+func (c *Client) Repeat(ctx context.Context, db bus.Handle, ids ...int64) (repeated []uuid.UUID, err error) {
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	if len(ids) < 1 || len(ids) > adminBatch {
+		return nil, fmt.Errorf("admin: repeat: %d ids: %w: 1 to %d are allowed", len(ids), bus.ErrInvalidOption, adminBatch)
+	}
+	err = c.stores.Through(ctx, db, errNotMade, func(st *store.Store, db bun.IDB) error {
+		var payloadTypes []string
+		err := txn.InTx(ctx, db, func(tx bun.Tx) error {
+			rows, err := st.Consumed.LockForRepeat(ctx, tx, ids)
+			if err == nil {
+				payloadTypes, err = repeatable(rows, ids)
+			}
+			if err == nil {
+				repeated, err = st.Consumed.Repeat(ctx, tx, rows, func() uuid.UUID { return uuid.Must(uuid.NewV7()) })
+			}
+			return err
+		})
+		if err == nil {
+			txn.AnnounceMessages(ctx, db, c.registry, payloadTypes)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, dberr.Wrap(err, "admin: repeat")
+	}
+	return repeated, nil
 }
 
 func (c *Client) change(ctx context.Context, h bus.Handle, what string, pending store.PendingChange, ids []int64) (Result, error) {

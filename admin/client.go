@@ -165,6 +165,33 @@ func (c *Client) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation
 	return explainPoisoned(poisoned[0]), nil
 }
 
+// Consumed returns a page of consumed messages, newest first, and the next page, which is nil after the
+// last one. Consumers with bus.Keep have them. Pass the same filter with each page.
+//
+// [Page.ScanLimit] bounds how many messages are compared for a page with the fields that have no index.
+// A page may then be short or empty although there is a next one.
+func (c *Client) Consumed(ctx context.Context, db bun.IDB, filter ConsumedFilter, page Page) ([]ConsumedMessage, *Page, error) {
+	size, place, mistake := paging.Start(page.Size, page.After)
+	st, db, err := c.stores.Of(db, errNotMade)
+	f, wrong := filter.rows()
+	if err = errors.Join(mistake, page.check(paging.Place{}), wrong, err); err != nil {
+		return nil, nil, dberr.Wrap(err, "admin: consumed")
+	}
+	if page.After != "" {
+		f.BeforeAt, f.BeforeID = place.At(), place.ID
+	}
+	found, err := st.Consumed.List(ctx, db, f, size, page.ScanLimit, !page.Brief)
+	if err != nil {
+		return nil, nil, dberr.Wrap(err, "admin: consumed")
+	}
+	var next *Page
+	if found.More {
+		next = &Page{Size: size, ScanLimit: page.ScanLimit, Brief: page.Brief,
+			After: paging.After(paging.Place{Micros: found.At.UnixMicro(), ID: found.ID})}
+	}
+	return store.Each(found.Rows, newConsumed), next, nil
+}
+
 // operates reports whether the registry has no consumers. Such a program only operates: the reports
 // of other processes decide.
 func (c *Client) operates() bool { return len(c.registry.Consumers()) == 0 }

@@ -21,10 +21,14 @@ func (c *Consumer) validate() {
 		value int
 	}{{"Timeout", int(config.Timeout)}, {"MaxAttempts", config.MaxAttempts}, {"AttemptDelay", int(config.AttemptDelay)},
 		{"Concurrency", config.Concurrency},
-		{"GlobalConcurrency", config.GlobalConcurrency}, {"BatchSize", config.BatchSize}, {"BatchWait", int(config.BatchWait)}} {
+		{"GlobalConcurrency", config.GlobalConcurrency}, {"BatchSize", config.BatchSize}, {"BatchWait", int(config.BatchWait)},
+		{"Keep", int(config.Keep)}} {
 		if set.value < 0 { // set by another package's option
 			c.mistake("%s %d: more than 0 is allowed", set.field, set.value)
 		}
+	}
+	if config.KeepPayload && config.Keep == 0 {
+		c.mistake("KeepPayload needs Keep: %w", ErrInvalidOption)
 	}
 	c.validateBatch()
 	c.validateKeys()

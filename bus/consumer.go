@@ -183,6 +183,10 @@ type ConsumerConfig struct {
 	// BatchWait is how long a message waits for others while its batch is not full: see
 	// [BatchWait].
 	BatchWait time.Duration
+	// Keep is how long consumed messages are kept: see [Keep]. Zero keeps none. KeepPayload keeps
+	// their payloads, too.
+	Keep        time.Duration
+	KeepPayload bool
 	// Forwards is true if the consumer forwards messages to other programs: see [Forwards].
 	Forwards bool
 	// Aliases are former names of the consumer, the oldest last.

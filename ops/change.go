@@ -48,8 +48,14 @@ func (s access) allowed(ctx context.Context, c Change) (ids []int64, err error) 
 // messages. It returns the ids of those that exist. Allow was not asked about the others, which may
 // come to exist before the change.
 func (s access) allowedEach(ctx context.Context, c Change) (ids []int64, err error) {
-	poisoned := c.Action == Requeue || c.Action == Discard || c.Action == Edit
-	found, err := s.service.store.Operations.Named(ctx, s.service.config.DB, poisoned, c.Target.IDs)
+	in := store.PendingTable
+	switch c.Action {
+	case Requeue, Discard, Edit:
+		in = store.PoisonedTable
+	case Repeat:
+		in = store.ConsumedTable
+	}
+	found, err := s.service.store.Operations.Named(ctx, s.service.config.DB, in, c.Target.IDs)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +67,7 @@ func (s access) allowedEach(ctx context.Context, c Change) (ids []int64, err err
 // few reports whether the change names its messages by id.
 func (c Change) few() bool {
 	switch c.Action {
-	case RunNow, Reschedule, Cancel, Requeue, Discard, Edit:
+	case RunNow, Reschedule, Cancel, Requeue, Discard, Edit, Repeat:
 		return true
 	default:
 		return false

@@ -77,6 +77,7 @@ const (
 	Requeue          Action = "requeue"
 	Discard          Action = "discard"
 	Edit             Action = "edit"
+	Repeat           Action = "repeat" // a consumed message
 	RunSchedule      Action = "run_schedule"
 	PauseSchedule    Action = "pause_schedule"
 	ResumeSchedule   Action = "resume_schedule"
@@ -100,7 +101,8 @@ func needs(a Action) Role {
 	switch a {
 	case View:
 		return Viewer
-	case Read, Pause, Resume, Probe, RunNow, Reschedule, Requeue, RunSchedule, PauseSchedule, ResumeSchedule, ResumeProjection, RetryParked,
+	case Read, Pause, Resume, Probe, RunNow, Reschedule, Requeue, Repeat,
+		RunSchedule, PauseSchedule, ResumeSchedule, ResumeProjection, RetryParked,
 		UndoOperation, StopOperation, ResumeOperation, SetOperationRate:
 		return Operator
 	default:

@@ -16,7 +16,7 @@ func addCommands(root *cobra.Command, a *app) {
 			(&serveCommand{app: a}).command(),
 		}},
 		{"Manage:", []*cobra.Command{
-			consumersGroup(a), messagesGroup(a), poisonedGroup(a), requeueCommand(a), newDiscard(a).command(),
+			consumersGroup(a), messagesGroup(a), poisonedGroup(a), consumedGroup(a), requeueCommand(a), newDiscard(a).command(),
 			schedulesGroup(a), projectionsGroup(a), operationsGroup(a),
 		}},
 		{"Set up:", []*cobra.Command{

@@ -108,8 +108,16 @@ func (e *explainCommand) idsOf(ctx context.Context, session *operator.Session, a
 	for _, m := range found {
 		ids = append(ids, m.ID)
 	}
+	filter := admin.ConsumedFilter{MessageID: search.search.MessageID, TraceID: search.search.TraceID}
+	kept, _, err := session.Consumed().List(ctx, filter, admin.Page{Size: mostOfKey})
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range kept {
+		ids = append(ids, m.ID)
+	}
 	if len(ids) == 0 {
-		return nil, fmt.Errorf("%w: no pending or poisoned message has %s", errNotFound, arg)
+		return nil, fmt.Errorf("%w: no pending, poisoned or kept message has %s", errNotFound, arg)
 	}
 	return ids, nil
 }
@@ -119,6 +127,16 @@ func (e *explainCommand) explain(ctx context.Context, session *operator.Session,
 	for _, id := range ids {
 		found, err := session.Messages().Explain(ctx, id)
 		if errors.Is(err, admin.ErrNotFound) {
+			kept, failed := session.Consumed().Get(ctx, id)
+			if failed == nil {
+				failed = e.writeConsumed(kept.ConsumedMessage)
+			}
+			if failed == nil {
+				continue
+			}
+			if !errors.Is(failed, admin.ErrNotFound) {
+				return failed
+			}
 			missing++
 			e.app.note("message %d: there is none with that id, neither pending nor poisoned", id)
 			continue
@@ -138,6 +156,27 @@ func (e *explainCommand) explain(ctx context.Context, session *operator.Session,
 	default:
 		return nil
 	}
+}
+
+// writeConsumed says when a kept message was consumed, and by which version of the program.
+func (e *explainCommand) writeConsumed(m admin.ConsumedMessage) error {
+	if e.app.json {
+		return e.app.line(m)
+	}
+	if err := e.app.say("%d  %s (%s): %s", m.ID, m.Consumer, m.PayloadType, m.Outcome); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("It was %s at %s", m.Outcome, show.Value(m.FinishedAt))
+	if m.Outcome == "done" {
+		text = "It was consumed at " + show.Value(m.FinishedAt)
+	}
+	if m.Version != "" {
+		text += " by version " + m.Version
+	}
+	if !m.StartedAt.IsZero() {
+		text += fmt.Sprintf(", in run %d, which took %s", m.Attempts, runTime(m))
+	}
+	return e.app.lines(show.Wrap(show.Text(text+"."), e.app.width, "  ", 0))
 }
 
 func (e *explainCommand) write(found admin.Explanation) error {

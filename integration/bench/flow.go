@@ -16,6 +16,7 @@ const (
 	nameSingle    = "ours-single"    // one message in a call
 	nameLocal     = "ours-local"     // a bound in the process
 	nameUnordered = "ours-unordered" // messages without keys
+	nameForgets   = "ours-forgets"   // without bus.Keep
 
 	batchSize = 100
 	spinFor   = 20 * time.Microsecond
@@ -34,6 +35,10 @@ func flowSteps() []step {
 		{
 			name: "batch", quick: true, take: (*session).batch,
 			goals: []report.Goal{{Name: "batch", Measurement: "batch", Against: nameSingle, AtLeast: 1.5}},
+		},
+		{
+			name: "keep", quick: true, take: (*session).kept,
+			goals: []report.Goal{{Name: "keep", Measurement: "keep", Against: nameForgets, AtLeast: 0.5}},
 		},
 		{name: "rate", quick: true, take: (*session).rate, goals: []report.Goal{{Name: "rate", Measurement: "rate", AtLeast: 0.95}}},
 		{
@@ -92,6 +97,13 @@ func (s *session) perKey(ctx context.Context) error {
 func (s *session) batch(ctx context.Context) error {
 	return s.variants(ctx, "batch", measure.Drain{Messages: s.sized(100_000, 40_000)}, map[string]contender.Variant{
 		contender.NameOurs: {Batch: batchSize, Spin: spinFor}, nameSingle: {Spin: spinFor},
+	})
+}
+
+// kept measures a consumer that keeps what it has consumed, beside one that does not.
+func (s *session) kept(ctx context.Context) error {
+	return s.variants(ctx, "keep", measure.Drain{Messages: s.sized(200_000, 100_000)}, map[string]contender.Variant{
+		contender.NameOurs: {Options: []bus.ConsumerOption{bus.Keep(time.Hour)}}, nameForgets: {},
 	})
 }
 

@@ -28,6 +28,10 @@ func barKillsTx(b *bar) {
 
 func kills(b *bar, dsn string, config chaos.WorkerConfig, messages, times int) *run {
 	const crew = 3
+	config.Options = make(map[string]chaos.Options)
+	for _, consumer := range slices.Concat(config.Plain, config.Tx) {
+		config.Options[consumer] = chaos.Options{Keep: true}
+	}
 	r := newRun(b, dsn, config)
 	takes := func() time.Duration { return b.between(5*time.Millisecond, 40*time.Millisecond) }
 	if len(config.Tx) > 0 { // 8 at a time
@@ -67,7 +71,24 @@ func kills(b *bar, dsn string, config chaos.WorkerConfig, messages, times int) *
 	b.figure("%d kills, %d of them of workers at work, %d messages: %v; in flight at kills %d, %d waiting at the last kill settled in %.1fs (goal ≤ %s)",
 		times, struck, len(r.jobs)*(len(r.config.Plain)+len(r.config.Tx)), f, inFlight, backlog, took.Seconds(), limit)
 	r.shared()
+	r.keepsEach()
 	return r
+}
+
+// keepsEach fails the bar unless each consumer has kept each job once, as the table of effects has it.
+func (r *run) keepsEach() {
+	r.Helper()
+	for _, consumer := range slices.Concat(r.config.Plain, r.config.Tx) {
+		rows := r.count("SELECT count(*) FROM consumed_messages WHERE consumer_type = ?", consumer)
+		messages := r.count("SELECT count(DISTINCT message_id) FROM consumed_messages WHERE consumer_type = ? AND outcome = 'done'", consumer)
+		if rows != len(r.jobs) || messages != len(r.jobs) {
+			r.Errorf("consumer %q: kept %d rows of %d messages, want one for each of %d jobs", consumer, rows, messages, len(r.jobs))
+		}
+		effects := r.count("SELECT count(DISTINCT job) FROM effects WHERE consumer = ?", consumer)
+		if slices.Contains(r.config.Tx, consumer) && effects != rows {
+			r.Errorf("consumer %q: kept %d rows, want one for each of %d effects", consumer, rows, effects)
+		}
+	}
 }
 
 // shared fails the bar unless consumers that may share transactions did.

@@ -20,6 +20,7 @@ type Options struct {
 	Breaker     float64 // the part of its runs that must fail
 	Size        int     // of its batches
 	Wait        time.Duration
+	Keep        bool // for an hour
 }
 
 func (o Options) given() (options []bus.ConsumerOption) {
@@ -35,6 +36,7 @@ func (o Options) given() (options []bus.ConsumerOption) {
 		{o.Breaker > 0, bus.CircuitBreaker(bus.CircuitBreakerConfig{FailureRatio: o.Breaker, Window: 5 * time.Second, Cooldown: time.Second})},
 		{o.Size > 0, bus.BatchSize(o.Size)},
 		{o.Wait > 0, bus.BatchWait(o.Wait)},
+		{o.Keep, bus.Keep(time.Hour)},
 	} {
 		if option.given {
 			options = append(options, option.is)

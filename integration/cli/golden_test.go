@@ -50,6 +50,7 @@ func filled(s site) *testapp.App {
 	}
 	a.Exec("UPDATE message_processes SET contract = ? WHERE kind = 'processor'", `{"consumers":{"mail":{"payloads":["order.placed"]}},
 		"payloads":{"order.placed":{"schema_version":2,"schema":{"type":"object","properties":{"id":{"type":"string"}}}}}}`)
+	s.fillConsumed(a, now)
 	scheduler := a.Scheduler()
 	for _, name := range []string{"nightly", "hourly"} {
 		if _, err := scheduler.Upsert(a.Context(), s.db, testapp.Order{ID: name}, "0 4 * * *", "Europe/Berlin", schedule.Name(name),
@@ -58,6 +59,16 @@ func filled(s site) *testapp.App {
 		}
 	}
 	return a
+}
+
+// fillConsumed adds kept messages 21 to 23 of mail: one done, one discarded, and one without its payload.
+func (s site) fillConsumed(a *testapp.App, now string) {
+	s.Helper()
+	for i, row := range []string{`'{"id":"c"}', 'order-17', 'done', NULL`, `'{}', NULL, 'discarded', 'no such address'`, `NULL, NULL, 'done', NULL`} {
+		a.Exec("INSERT INTO consumed_messages (id, message_id, consumer_type, payload_type, headers, any_order, created_at, attempts, version, started_at, run_micros, finished_at, expires_at, payload, order_key, outcome, reason) VALUES (?, ?, 'mail', 'order.placed', ?, FALSE, "+
+			now+", 2, 'v1.4.1', "+now+", 1500, "+testapp.In(s.db, time.Duration(-i)*time.Minute)+", "+testapp.In(s.db, time.Hour)+", "+row+")",
+			21+i, uuid.UUID{14: 9, 15: byte(i)}.String(), `{"tenant":"acme"}`)
+	}
 }
 
 // normalise makes the same of what differs from run to run.

@@ -240,6 +240,9 @@ func (t *consumerTx) commit(tasks []*task) error {
 	if err := t.remember(statement, tasks); err != nil {
 		return t.undone("remember", err)
 	}
+	if err := t.keep(statement, tasks); err != nil {
+		return t.undone("keep", err)
+	}
 	if t.wakeups != nil {
 		_ = t.wakeups.BeforeCommit(statement, t.tx.Tx) // the fence has just found the planned statements
 	}

@@ -16,6 +16,7 @@ type consumer struct {
 	bus.Consumer
 	settings      bus.ConsumerConfig
 	tally         *heartbeat.Tally
+	version       string // of the program, if the consumer keeps its messages
 	transactional bool
 	group         int           // how many messages may run together
 	circuit       *flow.Circuit // nil if it has none

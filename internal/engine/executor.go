@@ -97,7 +97,7 @@ func safeError(err error) error {
 // at once, and the next one on a busy goroutine.
 func (e *executor) runChain(t *task) {
 	var err error = isolate.ErrGoexit
-	if t.consumer.tally != nil {
+	if t.consumer.tally != nil || t.consumer.settings.Keep > 0 {
 		t.began = time.Now()
 	}
 	defer func() {

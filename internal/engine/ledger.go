@@ -201,11 +201,14 @@ func (l *ledger) takeLocked(b *batch, entry *lease, all, resend bool) {
 // its keys, a producer of its insert ids, or a message that is to run again. Other small claims that
 // are over wait for each other, up to settleDelay, and end in one transaction.
 func (l *lease) pressing() bool {
-	return l.open == 0 && (l.lanes != nil || l.unique || len(l.unsent) >= finishBatch || slices.ContainsFunc(l.unsent, needsSettle))
+	return l.open == 0 && (l.lanes != nil || l.unique || len(l.unsent) >= finishBatch || slices.ContainsFunc(l.unsent, awaited))
 }
 
 // needsSettle reports whether a result has more to write than that the message is removed.
-func needsSettle(r store.Result) bool {
+func needsSettle(r store.Result) bool { return r.Kept != nil || awaited(r) }
+
+// awaited reports whether something else waits for what a result writes.
+func awaited(r store.Result) bool {
 	return r.Outcome != store.Done && !r.Gone || r.Recent != nil || r.Stop != ""
 }
 

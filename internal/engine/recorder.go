@@ -69,7 +69,7 @@ func (rec *recorder) count(t *task, v bus.OutcomeError, result *store.Result) {
 	if v.Outcome == bus.Released {
 		return
 	}
-	if !t.began.IsZero() {
+	if t.consumer.tally != nil && !t.began.IsZero() {
 		t.consumer.tally.Ran(v.Outcome, time.Since(t.began), t.began.Add(t.lease.ahead).Sub(t.row.AvailableAfter.Time))
 	}
 	switch {

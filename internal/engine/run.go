@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/alarm"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 )
 
@@ -59,6 +60,7 @@ type run struct {
 	enqueuer   enqueuer
 	claimer    claimer
 	listener   listener
+	forgetter  forgetter
 	receiver   receiver
 
 	work        context.Context // the root of all handlers' contexts
@@ -72,6 +74,9 @@ type run struct {
 func (p *Processor) newRun(ctx context.Context) *run {
 	consumers := make([]*consumer, len(p.consumers))
 	for i, c := range p.consumers {
+		if c.settings.Keep > 0 {
+			c.version = heartbeat.Version(p.registry)
+		}
 		consumers[i] = &c
 	}
 	logger := p.config.Logger
@@ -143,6 +148,7 @@ func (r *run) assembleLoops() {
 		outage: r.outage,
 	}
 	r.breakers = breakerSync{store: p.store, db: p.db, config: &p.config, outage: r.outage, dispatcher: d}
+	r.forgetter = forgetter{store: p.store, db: p.db, outage: r.outage, catalog: &d.catalog}
 	r.stopper = stopper{
 		store: p.store, db: p.db, owner: r.owner, outage: r.outage, ledger: r.ledger, stops: &r.stops,
 		queue: &d.queue, workers: &r.workers, recorder: &r.recorder,
@@ -258,6 +264,7 @@ func (r *run) loops(ctx context.Context) *sync.WaitGroup {
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){
 		r.poller.loop, r.listener.loop, r.checker.loop, r.slots.loop, r.breakers.loop, r.receiver.loop, r.groups.loop,
+		r.forgetter.loop,
 	} {
 		loops.Go(func() { loop(ctx) })
 	}

@@ -96,6 +96,7 @@ func (t *task) result(v bus.OutcomeError, attemptDelay time.Duration) store.Resu
 		if !t.cancelled(v) {
 			r.Recent = t.recent()
 		}
+		r.Kept = t.kept(v)
 		return r
 	case bus.Released:
 		r.Outcome = store.Release
@@ -117,6 +118,36 @@ func (t *task) result(v bus.OutcomeError, attemptDelay time.Duration) store.Resu
 	}
 	r.Errors = t.errors(&v, false)
 	return r
+}
+
+// kept returns what is kept of a message with an outcome, nil for a consumer that keeps nothing.
+func (t *task) kept(v bus.OutcomeError) *store.Kept {
+	if t.consumer.settings.Keep == 0 {
+		return nil
+	}
+	k := &store.Kept{
+		ID: t.row.ID, MessageID: t.row.MessageID, ConsumerType: t.row.ConsumerType, PayloadType: t.row.PayloadType,
+		Headers: string(t.row.Headers), OrderKey: t.row.OrderKey,
+		AnyOrder:  t.row.Lane != 0 && !store.Result{Lane: t.row.Lane, Rank: t.row.Rank}.InOrder(),
+		CreatedAt: t.row.CreatedAt.Time, Attempts: t.message.Attempt,
+		Outcome: v.Outcome.String(), Version: t.consumer.version, For: t.consumer.settings.Keep,
+	}
+	if v.Outcome == bus.Discarded {
+		k.Reason = errorlog.Text(&v)
+	}
+	if errors.Is(v.Err, bus.ErrExpired) {
+		k.Outcome = store.Expired
+	}
+	if t.consumer.settings.KeepPayload {
+		k.Payload = new(string)
+		if t.row.Event == nil { // else the message refers to it
+			*k.Payload = string(t.row.Payload)
+		}
+	}
+	if t.called {
+		k.StartedAt, k.Took = t.began.Add(t.lease.ahead), time.Since(t.began)
+	}
+	return k
 }
 
 // recent returns the message's insert id if it stays taken after the message was consumed, else

@@ -61,12 +61,12 @@ type Reporter struct {
 
 // New returns a Reporter, or nil if reports are turned off.
 func New(c Config) *Reporter {
-	interval, appVersion := access.Heartbeat(c.Registry)
+	interval, _ := access.Heartbeat(c.Registry)
 	if interval < 0 {
 		return nil
 	}
-	program, version := program()
-	version = cmp.Or(appVersion, version)
+	program, _ := program()
+	version := Version(c.Registry)
 	host, _ := os.Hostname()
 	return &Reporter{
 		config: c, interval: interval, tallies: make(map[string]*Tally), groups: make(map[group]*store.FailureGroup),
@@ -76,6 +76,15 @@ func New(c Config) *Reporter {
 		},
 		cleaned: time.Now().Add(-rand.N(cleaning)),
 	}
+}
+
+// Version returns the version of this program: the registry's, or that of the build. It may be empty.
+func Version(registry *bus.Registry) string {
+	_, version := access.Heartbeat(registry)
+	if version == "" {
+		_, version = program()
+	}
+	return version
 }
 
 // program returns the program of this process and its version: its module's, else the revision it

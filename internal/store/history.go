@@ -108,6 +108,7 @@ func (s *ReportStore) ForgetReports(ctx context.Context, db bun.IDB, limit int) 
 		{"{failures}", "consumer_type, fingerprint", "last_at", "message_failures_last", failuresKept},
 		{"{crashes}", "id", "crashed_at", "message_crashes_at", crashesKept},
 		{"{operations}", "id", "created_at", "message_operations_created", operationsKept},
+		{"{consumed}", "id, message_id", "expires_at", "consumed_messages_expires", 0}, // where no consumer keeps any more
 	} {
 		aged := dialect.Trimmed{
 			Table: old.table, Key: old.key, Where: old.at + " < " + s.names.After(ctx, -old.kept), OldestBy: old.at,

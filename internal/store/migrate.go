@@ -90,6 +90,7 @@ func (s *SchemaStore) checkTables(ctx context.Context, db bun.IDB, all bool) err
 		{"consumer_messages", "{messages}", "crashes"},
 		{"message_claims", "{claims}", "message_ids"},
 		{"poisoned_messages", "{poisoned}", "crashes"},
+		{"consumed_messages", "{consumed}", "expires_at"},
 		{"scheduled_messages", "{schedules}", "run_at"},
 		{"schedule_fires", "{fires}", "recent"},
 		{"paused_consumers", "{paused}", "paused_at"},

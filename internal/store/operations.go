@@ -143,12 +143,19 @@ type Named struct {
 	ConsumerType string `bun:"consumer_type"`
 }
 
-// Named returns those of the pending or poisoned messages that exist.
-func (s *OperationStore) Named(ctx context.Context, db bun.IDB, poisoned bool, ids []int64) ([]Named, error) {
-	table := "{messages}"
-	if poisoned {
-		table = "{poisoned}"
-	}
+// NamedIn is a table of messages.
+type NamedIn string
+
+// The tables of messages.
+const (
+	PendingTable  NamedIn = "{messages}"
+	PoisonedTable NamedIn = "{poisoned}"
+	ConsumedTable NamedIn = "{consumed}"
+)
+
+// Named returns those of the messages that exist.
+func (s *OperationStore) Named(ctx context.Context, db bun.IDB, in NamedIn, ids []int64) ([]Named, error) {
+	table := string(in)
 	return read[[]Named](ctx, s.tables, db, `SELECT id, consumer_type FROM `+table+` WHERE id IN (?) ORDER BY id`, bun.List(ids))
 }
 

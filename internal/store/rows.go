@@ -14,6 +14,8 @@ type (
 	Event        = dialect.Event
 	Fence        = dialect.Fence
 	RunTx        = dialect.RunTx
+	Consumed     = dialect.Consumed
+	Kept         = dialect.Kept
 	Fenced       = dialect.Fenced
 	Finished     = dialect.Finished
 	GroupKey     = dialect.GroupKey
@@ -50,6 +52,8 @@ const (
 	ConsumersHeader = dialect.ConsumersHeader
 	DeliverByHeader = dialect.DeliverByHeader
 	Done            = dialect.Done
+	EventHeader     = dialect.EventHeader
+	Expired         = dialect.Expired
 	Failed          = dialect.Failed
 	Killers         = dialect.Killers
 	MostCounted     = dialect.MostCounted

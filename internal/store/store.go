@@ -28,6 +28,7 @@ type Store struct {
 	Claims     *ClaimStore
 	Pending    *PendingStore
 	Poison     *PoisonStore
+	Consumed   *ConsumedStore
 	Keys       *KeyStore
 	Flow       *FlowStore
 	Schedules  *ScheduleStore
@@ -54,11 +55,17 @@ type (
 		*tables
 		outbox     *OutboxStore
 		operations *OperationStore
+		consumed   *ConsumedStore
 	}
 	// PendingStore lists, counts and changes pending messages.
 	PendingStore struct{ *tables }
 	// PoisonStore lists, counts, requeues and deletes poisoned messages.
 	PoisonStore struct {
+		*tables
+		outbox *OutboxStore
+	}
+	// ConsumedStore has the consumed messages of consumers that keep them.
+	ConsumedStore struct {
 		*tables
 		outbox *OutboxStore
 	}
@@ -91,7 +98,8 @@ func newStore(d dialect.Dialect) *Store {
 		Reports: &ReportStore{t},
 	}
 	s.Operations = &OperationStore{t, s.Pending}
-	s.Claims = &ClaimStore{t, s.Outbox, s.Operations}
+	s.Consumed = &ConsumedStore{t, s.Outbox}
+	s.Claims = &ClaimStore{t, s.Outbox, s.Operations, s.Consumed}
 	s.Poison = &PoisonStore{t, s.Outbox}
 	s.Groups = &GroupStore{t, s.Outbox}
 	return s

@@ -135,6 +135,9 @@ const (
 	// consumer's present one.
 	FormerHeader = "asyncmonolith-former-consumer"
 
+	// RepeatsHeader has the message id of the consumed message that a message repeats.
+	RepeatsHeader = "asyncmonolith-repeats"
+
 	// ConsumersHeader lists, in some messages, the consumers for which the message was written, one
 	// in a line.
 	ConsumersHeader = "asyncmonolith-consumers"

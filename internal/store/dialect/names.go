@@ -67,6 +67,7 @@ type Traits struct {
 	KeepSlot     string                                       // ends an insert that leaves an existing slot unchanged
 	ShareLock    string                                       // ends a SELECT that locks rows against removal
 	KeepNamed    string                                       // ends an insert that leaves an existing row of a name unchanged
+	KeepConsumed string                                       // ends an insert that leaves an existing consumed message unchanged
 	Merge        func(key string, sums, news []string) string // ends an insert AS r: an existing row gets sums of columns, and new values
 	AsRow        string                                       // names the row r that such an insert finds
 	Minute       string                                       // the minute that {now} is in
@@ -124,7 +125,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 		"{subscriptions}", quote("event_subscriptions"), "{projections}", quote("event_projections"),
 		"{processes}", quote("message_processes"), "{minutes}", quote("message_minutes"), "{failures}", quote("message_failures"),
 		"{crashes}", quote("message_crashes"), "{operations}", quote("message_operations"), "{parked}", quote("event_parked"),
-		"{snapshots}", quote("event_snapshots"), "{groups}", quote("message_groups"),
+		"{snapshots}", quote("event_snapshots"), "{groups}", quote("message_groups"), "{consumed}", quote("consumed_messages"),
 	}
 	lock, free := "", ""
 	if w.RowLocks {
@@ -146,7 +147,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 		"{lock}", lock, "{lock free}", free, "{unit}", w.Unit, "{micros now}", w.Micros("{now}"),
 		"{by rank}", cmp.Or(w.Lanes.ByRank, "{messages}"), "{by lane}", cmp.Or(w.Lanes.ByLane, "{messages}"),
 		"{crashed by lane}", cmp.Or(w.Lanes.Crashed, "{messages}"), "{plan}", w.Lanes.Plan, "{by key}", w.Lanes.ByKey,
-		"{from nothing}", w.Lanes.Nothing,
+		"{from nothing}", w.Lanes.Nothing, "{keep consumed}", w.KeepConsumed,
 	}
 	inTraits := strings.NewReplacer(tables...)
 	for i := range traits {

@@ -220,6 +220,8 @@ type Result struct {
 	Stop string
 	// Group is the group that the message is in, if any.
 	Group string
+	// Kept is what is kept of a message that is done. Nil keeps nothing.
+	Kept *Kept
 }
 
 // InOrder reports whether the message runs in the order of its key.

@@ -71,6 +71,7 @@ func areas() []area {
 		{name: "settle", cases: settleCases()},
 		{name: "settle guards", cases: settleGuardCases()},
 		{name: "finish", cases: finishCases()},
+		{name: "keep", cases: keepCases()},
 		{name: "extend and disclaim", cases: leaseCases()},
 		{name: "recover", cases: recoverCases()},
 		{name: "steps", cases: stepCases()},

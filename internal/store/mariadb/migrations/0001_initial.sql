@@ -93,6 +93,34 @@ CREATE TABLE IF NOT EXISTS {groups} (
   created_at BIGINT NOT NULL
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
+-- What was consumed, of consumers that keep it: until expires_at. A row has the id of its message. Started_at is
+-- when the last run began, if it did.
+CREATE TABLE IF NOT EXISTS {consumed} (
+  id            BIGINT NOT NULL,
+  message_id    CHAR(36) NOT NULL,
+  consumer_type VARCHAR(255) NOT NULL,
+  payload_type  VARCHAR(255) NOT NULL,
+  payload       LONGTEXT,
+  headers       MEDIUMTEXT,
+  order_key     VARCHAR(255),
+  any_order     BOOLEAN NOT NULL,
+  created_at    BIGINT NOT NULL,
+  attempts      INT NOT NULL,
+  outcome       VARCHAR(16) NOT NULL,
+  reason        MEDIUMTEXT,
+  version       VARCHAR(255) NOT NULL,
+  started_at    BIGINT,
+  run_micros    BIGINT NOT NULL,
+  finished_at   BIGINT NOT NULL,
+  expires_at    BIGINT NOT NULL,
+  PRIMARY KEY (id, message_id),
+  KEY {prefix}consumed_messages_consumer (consumer_type, finished_at, id),
+  KEY {prefix}consumed_messages_newest (finished_at, id),
+  KEY {prefix}consumed_messages_message (message_id),
+  KEY {prefix}consumed_messages_key (order_key, finished_at, id),
+  KEY {prefix}consumed_messages_expires (expires_at)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
+
 -- Schedules, which make messages at available_after, or once for run_at, when a run was
 -- requested. One that could not fire does not before retry_at; both times stay as they are.
 CREATE TABLE IF NOT EXISTS {schedules} (

@@ -111,6 +111,39 @@ CREATE TABLE {groups} (
   created_at timestamptz NOT NULL
 );
 
+-- What was consumed, of consumers that keep it: until expires_at. A row has the id of its message. Started_at is
+-- when the last run began, if it did.
+CREATE TABLE {consumed} (
+  id            bigint NOT NULL,
+  message_id    uuid NOT NULL,
+  consumer_type text NOT NULL,
+  payload_type  text NOT NULL,
+  payload       text,
+  headers       text,
+  order_key     text,
+  any_order     boolean NOT NULL,
+  created_at    timestamptz NOT NULL,
+  attempts      int NOT NULL,
+  outcome       text NOT NULL,
+  reason        text,
+  version       text NOT NULL,
+  started_at    timestamptz,
+  run_micros    bigint NOT NULL,
+  finished_at   timestamptz NOT NULL,
+  expires_at    timestamptz NOT NULL,
+  PRIMARY KEY (id, message_id)
+) WITH (
+  -- Rows are added and, in their order, removed.
+  autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.02,
+  autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0
+);
+
+CREATE INDEX "{prefix}consumed_messages_consumer" ON {consumed} (consumer_type, finished_at, id);
+CREATE INDEX "{prefix}consumed_messages_newest" ON {consumed} (finished_at, id);
+CREATE INDEX "{prefix}consumed_messages_message" ON {consumed} (message_id);
+CREATE INDEX "{prefix}consumed_messages_key" ON {consumed} (order_key, finished_at, id) WHERE order_key IS NOT NULL;
+CREATE INDEX "{prefix}consumed_messages_expires" ON {consumed} (expires_at);
+
 -- Schedules, which make messages at available_after, or once for run_at, when a run was
 -- requested. One that could not fire does not before retry_at; both times stay as they are.
 CREATE TABLE {schedules} (
@@ -418,6 +451,6 @@ CREATE TABLE {inbox types} (
 
 -- What is larger than 2 KB is compressed, with lz4 in less than half of the time. Version 13 does not know it, and some
 -- servers are built without it.
-DO $lz4$ BEGIN EXECUTE 'ALTER TABLE {messages} ALTER COLUMN payload SET COMPRESSION lz4'; EXECUTE 'ALTER TABLE {poisoned} ALTER COLUMN payload SET COMPRESSION lz4'; EXECUTE 'ALTER TABLE {events} ALTER COLUMN data SET COMPRESSION lz4'; EXECUTE 'ALTER TABLE {snapshots} ALTER COLUMN state SET COMPRESSION lz4'; EXCEPTION WHEN OTHERS THEN NULL; END $lz4$;
+DO $lz4$ BEGIN EXECUTE 'ALTER TABLE {messages} ALTER COLUMN payload SET COMPRESSION lz4'; EXECUTE 'ALTER TABLE {poisoned} ALTER COLUMN payload SET COMPRESSION lz4'; EXECUTE 'ALTER TABLE {consumed} ALTER COLUMN payload SET COMPRESSION lz4'; EXECUTE 'ALTER TABLE {events} ALTER COLUMN data SET COMPRESSION lz4'; EXECUTE 'ALTER TABLE {snapshots} ALTER COLUMN state SET COMPRESSION lz4'; EXCEPTION WHEN OTHERS THEN NULL; END $lz4$;
 
 INSERT INTO {migrations} (version, applied_at) VALUES (1, CURRENT_TIMESTAMP);

@@ -102,6 +102,35 @@ CREATE TABLE {groups} (
   created_at INTEGER NOT NULL
 );
 
+-- What was consumed, of consumers that keep it: until expires_at. A row has the id of its message. Started_at is
+-- when the last run began, if it did.
+CREATE TABLE {consumed} (
+  id            INTEGER NOT NULL,
+  message_id    TEXT NOT NULL,
+  consumer_type TEXT NOT NULL,
+  payload_type  TEXT NOT NULL,
+  payload       TEXT,
+  headers       TEXT,
+  order_key     TEXT,
+  any_order     BOOLEAN NOT NULL,
+  created_at    INTEGER NOT NULL,
+  attempts      INTEGER NOT NULL,
+  outcome       TEXT NOT NULL,
+  reason        TEXT,
+  version       TEXT NOT NULL,
+  started_at    INTEGER,
+  run_micros    INTEGER NOT NULL,
+  finished_at   INTEGER NOT NULL,
+  expires_at    INTEGER NOT NULL,
+  PRIMARY KEY (id, message_id)
+);
+
+CREATE INDEX "{prefix}consumed_messages_consumer" ON {consumed} (consumer_type, finished_at, id);
+CREATE INDEX "{prefix}consumed_messages_newest" ON {consumed} (finished_at, id);
+CREATE INDEX "{prefix}consumed_messages_message" ON {consumed} (message_id);
+CREATE INDEX "{prefix}consumed_messages_key" ON {consumed} (order_key, finished_at, id) WHERE order_key IS NOT NULL;
+CREATE INDEX "{prefix}consumed_messages_expires" ON {consumed} (expires_at);
+
 -- Schedules, which make messages at available_after, or once for run_at, when a run was
 -- requested. One that could not fire does not before retry_at; both times stay as they are.
 CREATE TABLE {schedules} (

@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// keep writes the consumed messages of consumers that keep them, in the transaction that has removed them.
+func (t *consumerTx) keep(ctx context.Context, tasks []*task) error {
+	var kept []*store.Kept
+	for _, task := range tasks {
+		if k := task.kept(bus.OutcomeError{}); k != nil {
+			kept = append(kept, k)
+		}
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	return t.transactor.store.Consumed.Keep(ctx, t.tx.Tx, kept)
+}
+
+const (
+	forgetEvery = 15 * time.Second // between deletes of consumed messages whose time is over
+	forgetBatch = 1000             // messages in one delete
+)
+
+// forgetter deletes consumed messages whose time is over, in a process with a consumer that keeps some.
+type forgetter struct {
+	store   *store.Store
+	db      *bun.DB
+	outage  *outage.Outage
+	catalog *catalog
+}
+
+// loop deletes until ctx ends.
+func (f *forgetter) loop(ctx context.Context) {
+	if !slices.ContainsFunc(f.catalog.consumers, func(c *consumer) bool { return c.settings.Keep > 0 }) {
+		return
+	}
+	ticker := time.NewTicker(forgetEvery)
+	defer ticker.Stop()
+	for {
+		f.forget(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// forget deletes in parts until there are no more, or ctx ends.
+func (f *forgetter) forget(ctx context.Context) {
+	for n := forgetBatch; n == forgetBatch && ctx.Err() == nil; {
+		var err error
+		n, err = ask(ctx, f.outage, "forget consumed messages", statementTimeout,
+			func(ctx context.Context) (int, error) { return f.store.Consumed.Forget(ctx, f.db, forgetBatch) })
+		if err != nil { // the next time
+			return
+		}
+	}
+}

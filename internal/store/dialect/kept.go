@@ -1,0 +1,65 @@
+package dialect
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Kept is a message that was consumed and is kept for a time.
+type Kept struct {
+	ID           int64
+	MessageID    uuid.UUID
+	ConsumerType string
+	PayloadType  string
+	Payload      *string // nil if it is not kept
+	Headers      string
+	OrderKey     string
+	AnyOrder     bool // of messages with a key
+	CreatedAt    time.Time
+	Attempts     int
+	Outcome      string
+	Reason       string // why it was discarded
+	Version      string // of the program that consumed it
+	StartedAt    time.Time
+	Took         time.Duration
+	For          time.Duration // how long it is kept
+}
+
+// Expired is the outcome of a message that was discarded because its deadline had passed.
+const Expired = "expired"
+
+// Size returns about how many bytes a row has in a statement.
+func (k *Kept) Size() int {
+	size := len(k.Headers) + len(k.Reason) + 300
+	if k.Payload != nil {
+		size += len(*k.Payload)
+	}
+	return size
+}
+
+// Consumed is a row of consumed_messages.
+type Consumed struct {
+	ID           int64     `bun:"id"`
+	MessageID    uuid.UUID `bun:"message_id"`
+	ConsumerType string    `bun:"consumer_type"`
+	PayloadType  string    `bun:"payload_type"`
+	Payload      []byte    `bun:"payload"`
+	Headers      []byte    `bun:"headers"`
+	OrderKey     string    `bun:"order_key"`
+	AnyOrder     bool      `bun:"any_order"`
+	CreatedAt    Moment    `bun:"created_at"`
+	Attempts     int       `bun:"attempts"`
+	Outcome      string    `bun:"outcome"`
+	Reason       string    `bun:"reason"`
+	Version      string    `bun:"version"`
+	StartedAt    Moment    `bun:"started_at"`
+	RunMicros    int64     `bun:"run_micros"`
+	FinishedAt   Moment    `bun:"finished_at"`
+	ExpiresAt    Moment    `bun:"expires_at"`
+	PayloadKept  bool      `bun:"payload_kept"`
+}
+
+// ConsumedColumns are the columns of Consumed that are never large.
+const ConsumedColumns = `id, message_id, consumer_type, payload_type, order_key, any_order, created_at, attempts, outcome, reason, version,
+	started_at, run_micros, finished_at, expires_at, payload IS NOT NULL AS payload_kept`
