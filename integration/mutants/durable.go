@@ -9,7 +9,7 @@ func durableMutants() []mutant {
 			inOutbox("TestStepsGoOnWhereTheyStopped"), `got calls of the steps' functions`},
 		{"steps: lost by a requeue", in("dialect.Returning.RequeueAs", text("p.created_at, {now}, p.steps,", "p.created_at, {now}, NULL,")),
 			inOutbox("TestStepsStayWithAPoisonedMessage"), `got calls of the steps' functions`},
-		{"steps: lost by a failure for good", in("postgres.applySQL", text("{now}, reason, steps,", "{now}, reason, NULL,")),
+		{"steps: lost by a failure for good", in("postgres.applySQL", text("{now}, reason, group_key, steps,", "{now}, reason, group_key, NULL,")),
 			inStore("TestStore/postgres/steps"), `after the requeue`},
 		{"steps: called after a lost lease", in("Log.begin", never("l.lost")),
 			inOutbox("TestALostLeaseStoresNoStep"), `called after the lease was lost`},

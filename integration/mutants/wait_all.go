@@ -11,7 +11,7 @@ func waitAllMutants() []mutant {
 		{"groups: an end with pending members", in("doneSQL", text("m.group_key = g.name", "m.group_key = g.name AND 1 = 0")),
 			groups("sqlite", "a_group_is_done*"), `with members`},
 		{"groups: an end by two at once", in("GroupStore.Fire", text("{lock free}", "")), groups("postgres", "a_group_that_is_ending*"), `want it to leave the group alone`},
-		{"groups: a requeued message has left its group", in("Returning.RequeueAs", text("{now}, p.order_key, p.lane, p.rank, p.group_key", "{now}, p.order_key, p.lane, p.rank, NULL")),
+		{"groups: a requeued message has left its group", in("Returning.RequeueAs", text("{now}, p.steps, p.order_key, p.lane, p.rank, p.group_key", "{now}, p.steps, p.order_key, p.lane, p.rank, NULL")),
 			groups("sqlite", "the_group_stays*"), `requeued`},
 	}
 }

@@ -4,13 +4,15 @@ SELECT @@sql_mode;
 
 SELECT COALESCE(MAX(version), 0) FROM `app_asyncmonolith_migrations`;
 
-SELECT EXISTS (SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM `app_message_claims` WHERE 1 = 0) OR EXISTS (SELECT crashes FROM `app_poisoned_messages` WHERE 1 = 0) OR EXISTS (SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0) OR EXISTS (SELECT recent FROM `app_schedule_fires` WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0) OR EXISTS (SELECT insert_id FROM `app_pending_insert_ids` WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM `app_message_slots` WHERE 1 = 0) OR EXISTS (SELECT used_to FROM `app_message_rates` WHERE 1 = 0) OR EXISTS (SELECT outcome FROM `app_message_stops` WHERE 1 = 0) OR EXISTS (SELECT parks FROM `app_message_gates` WHERE 1 = 0) OR EXISTS (SELECT open_until FROM `app_message_breakers` WHERE 1 = 0) OR EXISTS (SELECT received_at FROM `app_inbox_messages` WHERE 1 = 0) OR EXISTS (SELECT poisoned FROM `app_message_groups` WHERE 1 = 0) OR EXISTS (SELECT event_type FROM `app_inbox_types` WHERE 1 = 0) OR EXISTS (SELECT order_key FROM `app_message_lanes` WHERE 1 = 0);
+SELECT EXISTS (SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM `app_message_claims` WHERE 1 = 0) OR EXISTS (SELECT crashes FROM `app_poisoned_messages` WHERE 1 = 0) OR EXISTS (SELECT expires_at FROM `app_consumed_messages` WHERE 1 = 0) OR EXISTS (SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0) OR EXISTS (SELECT recent FROM `app_schedule_fires` WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0) OR EXISTS (SELECT insert_id FROM `app_pending_insert_ids` WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM `app_message_slots` WHERE 1 = 0) OR EXISTS (SELECT used_to FROM `app_message_rates` WHERE 1 = 0) OR EXISTS (SELECT outcome FROM `app_message_stops` WHERE 1 = 0) OR EXISTS (SELECT parks FROM `app_message_gates` WHERE 1 = 0) OR EXISTS (SELECT open_until FROM `app_message_breakers` WHERE 1 = 0) OR EXISTS (SELECT received_at FROM `app_inbox_messages` WHERE 1 = 0) OR EXISTS (SELECT poisoned FROM `app_message_groups` WHERE 1 = 0) OR EXISTS (SELECT event_type FROM `app_inbox_types` WHERE 1 = 0) OR EXISTS (SELECT order_key FROM `app_message_lanes` WHERE 1 = 0);
 
 SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0;
 
 SELECT message_ids FROM `app_message_claims` WHERE 1 = 0;
 
 SELECT crashes FROM `app_poisoned_messages` WHERE 1 = 0;
+
+SELECT expires_at FROM `app_consumed_messages` WHERE 1 = 0;
 
 SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0;
 
@@ -139,6 +141,34 @@ CREATE TABLE IF NOT EXISTS `app_message_groups` (
   messages   LONGTEXT NOT NULL,
   poisoned   LONGTEXT,
   created_at BIGINT NOT NULL
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
+
+-- What was consumed, of consumers that keep it: until expires_at. A row has the id of its message. Started_at is
+-- when the last run began, if it did.
+CREATE TABLE IF NOT EXISTS `app_consumed_messages` (
+  id            BIGINT NOT NULL,
+  message_id    CHAR(36) NOT NULL,
+  consumer_type VARCHAR(255) NOT NULL,
+  payload_type  VARCHAR(255) NOT NULL,
+  payload       LONGTEXT,
+  headers       MEDIUMTEXT,
+  order_key     VARCHAR(255),
+  any_order     BOOLEAN NOT NULL,
+  created_at    BIGINT NOT NULL,
+  attempts      INT NOT NULL,
+  outcome       VARCHAR(16) NOT NULL,
+  reason        MEDIUMTEXT,
+  version       VARCHAR(255) NOT NULL,
+  started_at    BIGINT,
+  run_micros    BIGINT NOT NULL,
+  finished_at   BIGINT NOT NULL,
+  expires_at    BIGINT NOT NULL,
+  PRIMARY KEY (id, message_id),
+  KEY app_consumed_messages_consumer (consumer_type, finished_at, id),
+  KEY app_consumed_messages_newest (finished_at, id),
+  KEY app_consumed_messages_message (message_id),
+  KEY app_consumed_messages_key (order_key, finished_at, id),
+  KEY app_consumed_messages_expires (expires_at)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
 -- Schedules, which make messages at available_after, or once for run_at, when a run was
@@ -351,4 +381,4 @@ VALUES (1, CURRENT_TIMESTAMP);
 
 DO RELEASE_LOCK(CONCAT('asyncmonolith.', MD5(DATABASE())));
 
-SELECT EXISTS (SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM `app_message_claims` WHERE 1 = 0) OR EXISTS (SELECT crashes FROM `app_poisoned_messages` WHERE 1 = 0) OR EXISTS (SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0) OR EXISTS (SELECT recent FROM `app_schedule_fires` WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0) OR EXISTS (SELECT insert_id FROM `app_pending_insert_ids` WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM `app_message_slots` WHERE 1 = 0) OR EXISTS (SELECT used_to FROM `app_message_rates` WHERE 1 = 0) OR EXISTS (SELECT outcome FROM `app_message_stops` WHERE 1 = 0) OR EXISTS (SELECT parks FROM `app_message_gates` WHERE 1 = 0) OR EXISTS (SELECT open_until FROM `app_message_breakers` WHERE 1 = 0) OR EXISTS (SELECT received_at FROM `app_inbox_messages` WHERE 1 = 0) OR EXISTS (SELECT poisoned FROM `app_message_groups` WHERE 1 = 0) OR EXISTS (SELECT event_type FROM `app_inbox_types` WHERE 1 = 0) OR EXISTS (SELECT order_key FROM `app_message_lanes` WHERE 1 = 0);
+SELECT EXISTS (SELECT crashes FROM `app_consumer_messages` WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM `app_message_claims` WHERE 1 = 0) OR EXISTS (SELECT crashes FROM `app_poisoned_messages` WHERE 1 = 0) OR EXISTS (SELECT expires_at FROM `app_consumed_messages` WHERE 1 = 0) OR EXISTS (SELECT run_at FROM `app_scheduled_messages` WHERE 1 = 0) OR EXISTS (SELECT recent FROM `app_schedule_fires` WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM `app_paused_consumers` WHERE 1 = 0) OR EXISTS (SELECT insert_id FROM `app_pending_insert_ids` WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM `app_message_slots` WHERE 1 = 0) OR EXISTS (SELECT used_to FROM `app_message_rates` WHERE 1 = 0) OR EXISTS (SELECT outcome FROM `app_message_stops` WHERE 1 = 0) OR EXISTS (SELECT parks FROM `app_message_gates` WHERE 1 = 0) OR EXISTS (SELECT open_until FROM `app_message_breakers` WHERE 1 = 0) OR EXISTS (SELECT received_at FROM `app_inbox_messages` WHERE 1 = 0) OR EXISTS (SELECT poisoned FROM `app_message_groups` WHERE 1 = 0) OR EXISTS (SELECT event_type FROM `app_inbox_types` WHERE 1 = 0) OR EXISTS (SELECT order_key FROM `app_message_lanes` WHERE 1 = 0);

@@ -7,13 +7,15 @@ SELECT current_setting('standard_conforming_strings');
 
 SELECT COALESCE(MAX(version), 0) FROM "app_asyncmonolith_migrations";
 
-SELECT EXISTS (SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM "app_message_claims" WHERE 1 = 0) OR EXISTS (SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0) OR EXISTS (SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0) OR EXISTS (SELECT recent FROM "app_schedule_fires" WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM "app_message_slots" WHERE 1 = 0) OR EXISTS (SELECT used_to FROM "app_message_rates" WHERE 1 = 0) OR EXISTS (SELECT outcome FROM "app_message_stops" WHERE 1 = 0) OR EXISTS (SELECT parks FROM "app_message_gates" WHERE 1 = 0) OR EXISTS (SELECT open_until FROM "app_message_breakers" WHERE 1 = 0) OR EXISTS (SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0) OR EXISTS (SELECT poisoned FROM "app_message_groups" WHERE 1 = 0) OR EXISTS (SELECT event_type FROM "app_inbox_types" WHERE 1 = 0) OR EXISTS (SELECT lane FROM "app_message_key_rates" WHERE 1 = 0);
+SELECT EXISTS (SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM "app_message_claims" WHERE 1 = 0) OR EXISTS (SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0) OR EXISTS (SELECT expires_at FROM "app_consumed_messages" WHERE 1 = 0) OR EXISTS (SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0) OR EXISTS (SELECT recent FROM "app_schedule_fires" WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM "app_message_slots" WHERE 1 = 0) OR EXISTS (SELECT used_to FROM "app_message_rates" WHERE 1 = 0) OR EXISTS (SELECT outcome FROM "app_message_stops" WHERE 1 = 0) OR EXISTS (SELECT parks FROM "app_message_gates" WHERE 1 = 0) OR EXISTS (SELECT open_until FROM "app_message_breakers" WHERE 1 = 0) OR EXISTS (SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0) OR EXISTS (SELECT poisoned FROM "app_message_groups" WHERE 1 = 0) OR EXISTS (SELECT event_type FROM "app_inbox_types" WHERE 1 = 0) OR EXISTS (SELECT lane FROM "app_message_key_rates" WHERE 1 = 0);
 
 SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;
 
 SELECT message_ids FROM "app_message_claims" WHERE 1 = 0;
 
 SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0;
+
+SELECT expires_at FROM "app_consumed_messages" WHERE 1 = 0;
 
 SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0;
 
@@ -173,6 +175,43 @@ CREATE TABLE "app_message_groups" (
   poisoned   text,
   created_at timestamptz NOT NULL
 );
+
+-- What was consumed, of consumers that keep it: until expires_at. A row has the id of its message. Started_at is
+-- when the last run began, if it did.
+CREATE TABLE "app_consumed_messages" (
+  id            bigint NOT NULL,
+  message_id    uuid NOT NULL,
+  consumer_type text NOT NULL,
+  payload_type  text NOT NULL,
+  payload       text,
+  headers       text,
+  order_key     text,
+  any_order     boolean NOT NULL,
+  created_at    timestamptz NOT NULL,
+  attempts      int NOT NULL,
+  outcome       text NOT NULL,
+  reason        text,
+  version       text NOT NULL,
+  started_at    timestamptz,
+  run_micros    bigint NOT NULL,
+  finished_at   timestamptz NOT NULL,
+  expires_at    timestamptz NOT NULL,
+  PRIMARY KEY (id, message_id)
+) WITH (
+  -- Rows are added and, in their order, removed.
+  autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.02,
+  autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0
+);
+
+CREATE INDEX "app_consumed_messages_consumer" ON "app_consumed_messages" (consumer_type, finished_at, id);
+
+CREATE INDEX "app_consumed_messages_newest" ON "app_consumed_messages" (finished_at, id);
+
+CREATE INDEX "app_consumed_messages_message" ON "app_consumed_messages" (message_id);
+
+CREATE INDEX "app_consumed_messages_key" ON "app_consumed_messages" (order_key, finished_at, id) WHERE order_key IS NOT NULL;
+
+CREATE INDEX "app_consumed_messages_expires" ON "app_consumed_messages" (expires_at);
 
 -- Schedules, which make messages at available_after, or once for run_at, when a run was
 -- requested. One that could not fire does not before retry_at; both times stay as they are.
@@ -494,11 +533,11 @@ CREATE TABLE "app_inbox_types" (
 
 -- What is larger than 2 KB is compressed, with lz4 in less than half of the time. Version 13 does not know it, and some
 -- servers are built without it.
-DO $lz4$ BEGIN EXECUTE 'ALTER TABLE "app_consumer_messages" ALTER COLUMN payload SET COMPRESSION lz4'; EXECUTE 'ALTER TABLE "app_poisoned_messages" ALTER COLUMN payload SET COMPRESSION lz4'; EXECUTE 'ALTER TABLE "app_events" ALTER COLUMN data SET COMPRESSION lz4'; EXECUTE 'ALTER TABLE "app_event_snapshots" ALTER COLUMN state SET COMPRESSION lz4'; EXCEPTION WHEN OTHERS THEN NULL; END $lz4$;
+DO $lz4$ BEGIN EXECUTE 'ALTER TABLE "app_consumer_messages" ALTER COLUMN payload SET COMPRESSION lz4'; EXECUTE 'ALTER TABLE "app_poisoned_messages" ALTER COLUMN payload SET COMPRESSION lz4'; EXECUTE 'ALTER TABLE "app_consumed_messages" ALTER COLUMN payload SET COMPRESSION lz4'; EXECUTE 'ALTER TABLE "app_events" ALTER COLUMN data SET COMPRESSION lz4'; EXECUTE 'ALTER TABLE "app_event_snapshots" ALTER COLUMN state SET COMPRESSION lz4'; EXCEPTION WHEN OTHERS THEN NULL; END $lz4$;
 
 INSERT INTO "app_asyncmonolith_migrations" (version, applied_at)
 VALUES (1, CURRENT_TIMESTAMP);
 
 COMMIT;
 
-SELECT EXISTS (SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM "app_message_claims" WHERE 1 = 0) OR EXISTS (SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0) OR EXISTS (SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0) OR EXISTS (SELECT recent FROM "app_schedule_fires" WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM "app_message_slots" WHERE 1 = 0) OR EXISTS (SELECT used_to FROM "app_message_rates" WHERE 1 = 0) OR EXISTS (SELECT outcome FROM "app_message_stops" WHERE 1 = 0) OR EXISTS (SELECT parks FROM "app_message_gates" WHERE 1 = 0) OR EXISTS (SELECT open_until FROM "app_message_breakers" WHERE 1 = 0) OR EXISTS (SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0) OR EXISTS (SELECT poisoned FROM "app_message_groups" WHERE 1 = 0) OR EXISTS (SELECT event_type FROM "app_inbox_types" WHERE 1 = 0) OR EXISTS (SELECT lane FROM "app_message_key_rates" WHERE 1 = 0);
+SELECT EXISTS (SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM "app_message_claims" WHERE 1 = 0) OR EXISTS (SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0) OR EXISTS (SELECT expires_at FROM "app_consumed_messages" WHERE 1 = 0) OR EXISTS (SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0) OR EXISTS (SELECT recent FROM "app_schedule_fires" WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM "app_message_slots" WHERE 1 = 0) OR EXISTS (SELECT used_to FROM "app_message_rates" WHERE 1 = 0) OR EXISTS (SELECT outcome FROM "app_message_stops" WHERE 1 = 0) OR EXISTS (SELECT parks FROM "app_message_gates" WHERE 1 = 0) OR EXISTS (SELECT open_until FROM "app_message_breakers" WHERE 1 = 0) OR EXISTS (SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0) OR EXISTS (SELECT poisoned FROM "app_message_groups" WHERE 1 = 0) OR EXISTS (SELECT event_type FROM "app_inbox_types" WHERE 1 = 0) OR EXISTS (SELECT lane FROM "app_message_key_rates" WHERE 1 = 0);

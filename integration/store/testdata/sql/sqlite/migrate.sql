@@ -1,12 +1,14 @@
 SELECT COALESCE(MAX(version), 0) FROM "app_asyncmonolith_migrations";
 
-SELECT EXISTS (SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM "app_message_claims" WHERE 1 = 0) OR EXISTS (SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0) OR EXISTS (SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0) OR EXISTS (SELECT recent FROM "app_schedule_fires" WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM "app_message_slots" WHERE 1 = 0) OR EXISTS (SELECT used_to FROM "app_message_rates" WHERE 1 = 0) OR EXISTS (SELECT outcome FROM "app_message_stops" WHERE 1 = 0) OR EXISTS (SELECT parks FROM "app_message_gates" WHERE 1 = 0) OR EXISTS (SELECT open_until FROM "app_message_breakers" WHERE 1 = 0) OR EXISTS (SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0) OR EXISTS (SELECT poisoned FROM "app_message_groups" WHERE 1 = 0) OR EXISTS (SELECT event_type FROM "app_inbox_types" WHERE 1 = 0) OR EXISTS (SELECT lane FROM "app_message_key_rates" WHERE 1 = 0);
+SELECT EXISTS (SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM "app_message_claims" WHERE 1 = 0) OR EXISTS (SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0) OR EXISTS (SELECT expires_at FROM "app_consumed_messages" WHERE 1 = 0) OR EXISTS (SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0) OR EXISTS (SELECT recent FROM "app_schedule_fires" WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM "app_message_slots" WHERE 1 = 0) OR EXISTS (SELECT used_to FROM "app_message_rates" WHERE 1 = 0) OR EXISTS (SELECT outcome FROM "app_message_stops" WHERE 1 = 0) OR EXISTS (SELECT parks FROM "app_message_gates" WHERE 1 = 0) OR EXISTS (SELECT open_until FROM "app_message_breakers" WHERE 1 = 0) OR EXISTS (SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0) OR EXISTS (SELECT poisoned FROM "app_message_groups" WHERE 1 = 0) OR EXISTS (SELECT event_type FROM "app_inbox_types" WHERE 1 = 0) OR EXISTS (SELECT lane FROM "app_message_key_rates" WHERE 1 = 0);
 
 SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0;
 
 SELECT message_ids FROM "app_message_claims" WHERE 1 = 0;
 
 SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0;
+
+SELECT expires_at FROM "app_consumed_messages" WHERE 1 = 0;
 
 SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0;
 
@@ -154,6 +156,39 @@ CREATE TABLE "app_message_groups" (
   poisoned   TEXT,
   created_at INTEGER NOT NULL
 );
+
+-- What was consumed, of consumers that keep it: until expires_at. A row has the id of its message. Started_at is
+-- when the last run began, if it did.
+CREATE TABLE "app_consumed_messages" (
+  id            INTEGER NOT NULL,
+  message_id    TEXT NOT NULL,
+  consumer_type TEXT NOT NULL,
+  payload_type  TEXT NOT NULL,
+  payload       TEXT,
+  headers       TEXT,
+  order_key     TEXT,
+  any_order     BOOLEAN NOT NULL,
+  created_at    INTEGER NOT NULL,
+  attempts      INTEGER NOT NULL,
+  outcome       TEXT NOT NULL,
+  reason        TEXT,
+  version       TEXT NOT NULL,
+  started_at    INTEGER,
+  run_micros    INTEGER NOT NULL,
+  finished_at   INTEGER NOT NULL,
+  expires_at    INTEGER NOT NULL,
+  PRIMARY KEY (id, message_id)
+);
+
+CREATE INDEX "app_consumed_messages_consumer" ON "app_consumed_messages" (consumer_type, finished_at, id);
+
+CREATE INDEX "app_consumed_messages_newest" ON "app_consumed_messages" (finished_at, id);
+
+CREATE INDEX "app_consumed_messages_message" ON "app_consumed_messages" (message_id);
+
+CREATE INDEX "app_consumed_messages_key" ON "app_consumed_messages" (order_key, finished_at, id) WHERE order_key IS NOT NULL;
+
+CREATE INDEX "app_consumed_messages_expires" ON "app_consumed_messages" (expires_at);
 
 -- Schedules, which make messages at available_after, or once for run_at, when a run was
 -- requested. One that could not fire does not before retry_at; both times stay as they are.
@@ -462,4 +497,4 @@ VALUES (1, CURRENT_TIMESTAMP);
 
 COMMIT;
 
-SELECT EXISTS (SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM "app_message_claims" WHERE 1 = 0) OR EXISTS (SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0) OR EXISTS (SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0) OR EXISTS (SELECT recent FROM "app_schedule_fires" WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM "app_message_slots" WHERE 1 = 0) OR EXISTS (SELECT used_to FROM "app_message_rates" WHERE 1 = 0) OR EXISTS (SELECT outcome FROM "app_message_stops" WHERE 1 = 0) OR EXISTS (SELECT parks FROM "app_message_gates" WHERE 1 = 0) OR EXISTS (SELECT open_until FROM "app_message_breakers" WHERE 1 = 0) OR EXISTS (SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0) OR EXISTS (SELECT poisoned FROM "app_message_groups" WHERE 1 = 0) OR EXISTS (SELECT event_type FROM "app_inbox_types" WHERE 1 = 0) OR EXISTS (SELECT lane FROM "app_message_key_rates" WHERE 1 = 0);
+SELECT EXISTS (SELECT crashes FROM "app_consumer_messages" WHERE 1 = 0) OR EXISTS (SELECT message_ids FROM "app_message_claims" WHERE 1 = 0) OR EXISTS (SELECT crashes FROM "app_poisoned_messages" WHERE 1 = 0) OR EXISTS (SELECT expires_at FROM "app_consumed_messages" WHERE 1 = 0) OR EXISTS (SELECT run_at FROM "app_scheduled_messages" WHERE 1 = 0) OR EXISTS (SELECT recent FROM "app_schedule_fires" WHERE 1 = 0) OR EXISTS (SELECT paused_at FROM "app_paused_consumers" WHERE 1 = 0) OR EXISTS (SELECT leased_until FROM "app_message_slots" WHERE 1 = 0) OR EXISTS (SELECT used_to FROM "app_message_rates" WHERE 1 = 0) OR EXISTS (SELECT outcome FROM "app_message_stops" WHERE 1 = 0) OR EXISTS (SELECT parks FROM "app_message_gates" WHERE 1 = 0) OR EXISTS (SELECT open_until FROM "app_message_breakers" WHERE 1 = 0) OR EXISTS (SELECT received_at FROM "app_inbox_messages" WHERE 1 = 0) OR EXISTS (SELECT poisoned FROM "app_message_groups" WHERE 1 = 0) OR EXISTS (SELECT event_type FROM "app_inbox_types" WHERE 1 = 0) OR EXISTS (SELECT lane FROM "app_message_key_rates" WHERE 1 = 0);
