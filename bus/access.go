@@ -50,6 +50,7 @@ var _ = hooks.Provide(hooks.Functions{
 	"bus.IsNewer":      isNewer,
 	"bus.NewestName":   (*ConsumerConfig).newestName,
 	"bus.PayloadTypes": (*Registry).payloadTypes,
+	"bus.StandBack":    standBack,
 	"bus.Raw":          Consumer.raw,
 	"bus.Reject":       func(c *ConsumerConfig, text string) { c.mistakes = append(c.mistakes, text) },
 	"bus.RunProduce": func(ctx context.Context, chain ProduceFunc, messages []*Message, write func(context.Context, []*Message) error) error {

@@ -121,10 +121,15 @@ func (s stored) failure(goType reflect.Type, err error) error {
 	}
 	decode := &DecodeError{PayloadType: s.payloadType, GoType: goType.String(), Err: err}
 	if isNewer(err) {
-		wait := min(max(time.Since(s.created), leastStandBack), mostStandBack)
-		return &OutcomeError{Outcome: Snoozed, Delay: wait, Err: fmt.Errorf("%w: %w", ErrNotCounted, decode)}
+		return standBack(s.created, decode)
 	}
 	return Permanent(decode)
+}
+
+// standBack returns the outcome of a message that a newer process can read.
+func standBack(created time.Time, err error) error {
+	wait := min(max(time.Since(created), leastStandBack), mostStandBack)
+	return &OutcomeError{Outcome: Snoozed, Delay: wait, Err: fmt.Errorf("%w: %w", ErrNotCounted, err)}
 }
 
 func isNewer(err error) bool {

@@ -190,6 +190,11 @@ func (e *UnknownTypeError) Error() string {
 	return fmt.Sprintf("eventlog: event %q is not known: give it to NewTypes", e.Type)
 }
 
+// Is reports whether a newer release has written the event, for store.ErrNewer.
+func (e *UnknownTypeError) Is(target error) bool {
+	return target == store.ErrNewer && e.Schema > e.Newest
+}
+
 // Upcast converts the stored text of an event from a schema to the newest one. For an unknown event
 // it returns an *[UnknownTypeError].
 func (t *Types) Upcast(ctx context.Context, name string, schema int, text []byte) ([]byte, error) {

@@ -119,6 +119,35 @@ func TestOldEventsAreBroughtUpToDate(t *testing.T) {
 	})
 }
 
+// TestAReactorLeavesNewerEventsToNewerProcesses: an older release counts no attempt.
+//
+// Promise: upcast
+func TestAReactorLeavesNewerEventsToNewerProcesses(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		react := func(context.Context, moved) error { return nil }
+		older := setup{types: types(t)}.newApp(t, db, bus.Consume("react", react, bus.MaxAttempts(1)))
+		newer := setup{types: types2(t)}.newApp(t, db, bus.Consume("react", react))
+		newer.append("account-1", eventlog.NoStream, moved{7})
+		next := func(a *app) {
+			t.Helper()
+			processor := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, a.registry, outbox.ProcessorConfig{}))
+			if ran, err := processor.ProcessNext(t.Context()); !ran || err != nil {
+				t.Fatalf("next: got %t, %v, want a run", ran, err)
+			}
+		}
+		next(older)
+		if n := older.count("SELECT count(*) FROM consumer_messages WHERE attempts = 0"); n != 1 {
+			t.Errorf("messages that wait for a newer process: got %d, want 1", n)
+		}
+		older.exec("UPDATE consumer_messages SET available_after = created_at")
+		next(newer)
+		if n := older.count("SELECT count(*) FROM consumer_messages"); n != 0 {
+			t.Errorf("messages left by the newer process: got %d, want none", n)
+		}
+	})
+}
+
 // types2 know moved in its third form.
 func types2(t *testing.T) *eventlog.Types {
 	t.Helper()

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
@@ -55,6 +56,10 @@ var (
 	// Upcast converts a text to the newest schema. Schema 0 is the newest. [IsNewer] is true for the
 	// error if the schema is unknown.
 	Upcast = hooks.Function[func(ctx context.Context, upcasters []bus.Upcaster, schema int, text []byte) ([]byte, error)]("bus.Upcast")
+
+	// StandBack returns the outcome of a message that a newer process can read: it runs again soon, and no
+	// attempt counts.
+	StandBack = hooks.Function[func(created time.Time, err error) error]("bus.StandBack")
 
 	// IsNewer reports whether a payload could not be read because a newer release has written it.
 	IsNewer = hooks.Function[func(err error) bool]("bus.IsNewer")

@@ -207,8 +207,11 @@ func (e *executor) payload(ctx context.Context, m *bus.Message) ([]byte, error) 
 		return m.Payload, nil
 	}
 	payload, err := access.Events(e.registry).Upcast(ctx, m.PayloadType, m.Event.Schema, m.Payload)
-	if errors.Is(err, store.ErrDropped) {
+	switch {
+	case errors.Is(err, store.ErrDropped):
 		return nil, bus.Discard(err)
+	case errors.Is(err, store.ErrNewer):
+		return nil, access.StandBack(m.CreatedAt, err)
 	}
 	return payload, err
 }
