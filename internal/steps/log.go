@@ -124,6 +124,9 @@ func (l *Log) begin(ctx context.Context, name string) (entry Entry, done bool, e
 		if err := l.load(ctx); err != nil {
 			return entry, false, err
 		}
+		if !l.storage.Live() { // what was read may be old, or the message gone
+			return entry, false, bus.ErrLeaseLost
+		}
 	}
 	if l.begun[name] {
 		return entry, false, errors.New("it has begun in this attempt already: a name is for one step of a message")

@@ -3,6 +3,8 @@ package steps_test
 import (
 	"context"
 	"encoding/base64"
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -97,5 +99,19 @@ func TestTheTextNullOfAnotherCodec(t *testing.T) {
 		if got, _ := step(t, storage, plain{}, attempt, "null"); got != "null" {
 			t.Errorf("attempt %d: got %q, want null", attempt, got)
 		}
+	}
+}
+
+// TestALeaseThatEndsWhileStepsAreRead: another process may have stored the step since.
+func TestALeaseThatEndsWhileStepsAreRead(t *testing.T) {
+	t.Parallel()
+	storage := new(row)
+	storage.loaded = func() { storage.lapsed = true }
+	err := steps.New(storage, bus.JSON{}, 1).Run(t.Context(), "a", new(int), func() (any, error) {
+		t.Error("the function was called")
+		return 1, nil
+	})
+	if !errors.Is(err, bus.ErrLeaseLost) || strings.Contains(storage.text, "a") {
+		t.Errorf("got %v and %q, want bus.ErrLeaseLost and nothing stored", err, storage.text)
 	}
 }
