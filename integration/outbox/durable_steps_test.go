@@ -192,6 +192,30 @@ func TestALostLeaseStoresNoStep(t *testing.T) {
 	})
 }
 
+// TestAMessageThatIsGoneBeginsNoStep: it was deleted, replaced or consumed while its claim is live.
+func TestAMessageThatIsGoneBeginsNoStep(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		for _, change := range []string{"DELETE FROM consumer_messages", "UPDATE consumer_messages SET attempts = 1"} {
+			a := testapp.New(t, db)
+			var got error
+			a = testapp.New(t, db, bus.Consume("c", func(ctx context.Context, _ order) error {
+				a.Exec(change)
+				_, got = outbox.Step(ctx, "one", func(context.Context) (int, error) {
+					t.Errorf("after %s: the function of the step was called", change)
+					return 1, nil
+				})
+				return nil
+			}))
+			a.Produce(order{ID: "1"})
+			testapp.OK(t, testapp.Second(newProcessor(a, testapp.Fast()).ProcessNext(t.Context())))
+			if !errors.Is(got, bus.ErrLeaseLost) {
+				t.Errorf("after %s: got %v, want bus.ErrLeaseLost", change, got)
+			}
+		}
+	})
+}
+
 // TestAStepIsStoredPastTheTimeout: what it did has happened.
 func TestAStepIsStoredPastTheTimeout(t *testing.T) {
 	t.Parallel()

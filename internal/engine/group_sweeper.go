@@ -159,6 +159,8 @@ func (s *groupSweeper) sweep(ctx context.Context) (fired int, err error) {
 // fireAll ends groups, each in a transaction of its own. One that cannot end does not keep the others
 // from it.
 func (s *groupSweeper) fireAll(ctx context.Context, names []string) (fired int, err error) {
+	now := time.Now()
+	maps.DeleteFunc(s.aside, func(_ string, until time.Time) bool { return !now.Before(until) }) // another process may have ended it
 	for _, name := range names {
 		if time.Now().Before(s.aside[name]) {
 			continue

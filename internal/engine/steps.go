@@ -24,16 +24,23 @@ func (s *stepStorage) Live() bool { return s.ledger.live(s.lease, time.Now()) }
 func (s *stepStorage) Load(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	return s.transactor.store.Claims.Steps(ctx, s.transactor.db, s.row.ID)
+	text, held, err := s.transactor.store.Claims.Steps(ctx, s.transactor.db, s.message())
+	if err == nil && !held {
+		err = bus.ErrLeaseLost
+	}
+	return text, err
+}
+
+// message is the message as it was claimed.
+func (s *stepStorage) message() store.Fenced {
+	return store.Fenced{Claim: s.lease.id, ID: s.row.ID, Attempts: s.row.Attempts, Crashes: s.row.Crashes, Lane: s.row.Lane}
 }
 
 // Append implements steps.Storage.
 func (s *stepStorage) Append(ctx context.Context, line string) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	held, err := s.transactor.store.Claims.AddStep(ctx, s.transactor.db, s.transactor.owner, store.Fenced{
-		Claim: s.lease.id, ID: s.row.ID, Attempts: s.row.Attempts, Crashes: s.row.Crashes, Lane: s.row.Lane,
-	}, line)
+	held, err := s.transactor.store.Claims.AddStep(ctx, s.transactor.db, s.transactor.owner, s.message(), line)
 	if err == nil && !held {
 		err = bus.ErrLeaseLost
 	}

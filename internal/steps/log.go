@@ -30,7 +30,8 @@ const storing = 5 * time.Second
 type Storage interface {
 	// Live reports whether the message is still the caller's to run.
 	Live() bool
-	// Load returns the stored text.
+	// Load returns the stored text. It returns bus.ErrLeaseLost if the message is gone, or not the caller's
+	// any more.
 	Load(ctx context.Context) (string, error)
 	// Append adds to the stored text. It returns bus.ErrLeaseLost if the message is not the caller's
 	// any more.

@@ -105,13 +105,15 @@ func (s *ClaimStore) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) (he
 	return held, err
 }
 
-// Steps returns the stored steps of a message; empty if it has none, or is gone.
-func (s *ClaimStore) Steps(ctx context.Context, db bun.IDB, id int64) (string, error) {
-	rows, err := read[[]string](ctx, s.tables, db, `SELECT COALESCE(steps, '') AS steps FROM {messages} WHERE id = ?`, id)
+// Steps returns the stored steps of a claimed message. It returns false if the message is gone or in another
+// state than when it was claimed.
+func (s *ClaimStore) Steps(ctx context.Context, db bun.IDB, m dialect.Fenced) (text string, held bool, err error) {
+	rows, err := read[[]string](ctx, s.tables, db,
+		`SELECT COALESCE(steps, '') AS steps FROM {messages} WHERE id = ? AND attempts = ? AND crashes = ?`, m.ID, m.Attempts, m.Crashes)
 	if err != nil || len(rows) == 0 {
-		return "", err
+		return "", false, err
 	}
-	return rows[0], nil
+	return rows[0], true, nil
 }
 
 // AddStep adds a line to the steps of a claimed message, unless the message is in another state than when

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -31,9 +32,17 @@ func (k *kit) addStep(owner string, m store.Fenced, line string) bool {
 
 func (k *kit) steps(id int64) string {
 	k.Helper()
-	text, err := k.store.Claims.Steps(k.ctx, k.db, id)
-	k.must("steps", err)
-	return text
+	var found []string
+	k.must("steps", k.db.NewRaw("SELECT COALESCE(steps, '') FROM ? WHERE id = ?", k.table("consumer_messages"), id).Scan(k.ctx, &found))
+	return strings.Join(found, "")
+}
+
+// loadSteps returns the steps of a message as its consumer reads them, and whether it is as it was claimed.
+func (k *kit) loadSteps(m store.Fenced) []any {
+	k.Helper()
+	text, held, err := k.store.Claims.Steps(k.ctx, k.db, m)
+	k.must("load steps", err)
+	return []any{text, held}
 }
 
 func stepsAdded(k *kit) {
@@ -42,10 +51,11 @@ func stepsAdded(k *kit) {
 	equal(k, "at first", k.steps(ids[0]), "")
 	equal(k, "held", []bool{k.addStep("a", k.held(c), "one '\\\n"), k.addStep("a", k.held(c), "two\n")}, []bool{true, true})
 	equal(k, "steps", k.steps(ids[0]), "one '\\\ntwo\n")
+	equal(k, "as its consumer reads them", k.loadSteps(k.held(c)), []any{"one '\\\ntwo\n", true})
 	equal(k, "steps of the other", k.steps(ids[1]), "")
 	k.settle("a", results(c, store.Done, ids[0])...)
 	equal(k, "of one that is gone", k.addStep("a", k.held(c), "three\n"), false)
-	equal(k, "steps of one that is gone", k.steps(ids[0]), "")
+	equal(k, "steps of one that is gone", k.loadSteps(k.held(c)), []any{"", false})
 }
 
 func stepsFenced(k *kit) {
@@ -68,6 +78,7 @@ func stepsFenced(k *kit) {
 	equal(k, "by the next owner", k.addStep("b", k.held(again), "y\n"), true)
 	equal(k, "by the first", k.addStep("a", held, "x\n"), false)
 	equal(k, "steps", k.steps(ids[0]), "y\n")
+	equal(k, "as the first reads them", k.loadSteps(held), []any{"", false})
 }
 
 // requeued requeues the one poisoned message and returns its new id.
