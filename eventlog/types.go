@@ -190,10 +190,12 @@ func (e *UnknownTypeError) Error() string {
 	return fmt.Sprintf("eventlog: event %q is not known: give it to NewTypes", e.Type)
 }
 
-// Is reports whether a newer release has written the event, for store.ErrNewer.
-func (e *UnknownTypeError) Is(target error) bool {
-	return target == store.ErrNewer && e.Schema > e.Newest
-}
+// newerError is the error of an event that a newer release has written.
+type newerError struct{ *UnknownTypeError }
+
+func (e newerError) Is(target error) bool { return target == store.ErrNewer }
+
+func (e newerError) Unwrap() error { return e.UnknownTypeError }
 
 // Upcast converts the stored text of an event from a schema to the newest one. For an unknown event
 // it returns an *[UnknownTypeError].
@@ -202,8 +204,10 @@ func (t *Types) Upcast(ctx context.Context, name string, schema int, text []byte
 	switch {
 	case !ok:
 		return nil, &UnknownTypeError{Type: name}
-	case schema < 1 || schema > known.schema:
+	case schema < 1:
 		return nil, &UnknownTypeError{Type: name, Schema: schema, Newest: known.schema}
+	case schema > known.schema:
+		return nil, newerError{&UnknownTypeError{Type: name, Schema: schema, Newest: known.schema}}
 	}
 	for from := schema; from < known.schema; from++ {
 		var err error

@@ -7,9 +7,11 @@ func durableMutants() []mutant {
 	return []mutant{
 		{"steps: not read", in("stepStorage.Load", replace("s.transactor.store.Claims.Steps(…)", `"", error(nil)`)),
 			inOutbox("TestStepsGoOnWhereTheyStopped"), `got calls of the steps' functions`},
-		{"steps: lost by a requeue", in("dialect.Returning.RequeueAs", text("p.created_at, {now}, p.steps,", "p.created_at, {now}, NULL,")),
+		{"steps: lost by a requeue",
+			in("dialect.Returning.RequeueAs", text("p.created_at, {now}, p.steps,", "p.created_at, {now}, NULL,")),
 			inOutbox("TestStepsStayWithAPoisonedMessage"), `got calls of the steps' functions`},
-		{"steps: lost by a failure for good", in("postgres.applySQL", text("{now}, reason, group_key, steps,", "{now}, reason, group_key, NULL,")),
+		{"steps: lost by a failure for good",
+			in("postgres.applySQL", text("{now}, reason, group_key, steps,", "{now}, reason, group_key, NULL,")),
 			inStore("TestStore/postgres/steps"), `after the requeue`},
 		{"steps: called after a lost lease", in("Log.begin", never("l.lost")),
 			inOutbox("TestALostLeaseStoresNoStep"), `called after the lease was lost`},

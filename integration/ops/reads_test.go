@@ -128,6 +128,16 @@ func readsOf(of anybody) []read {
 			return testapp.Second(s.Operations().Preview(ctx, ops.Cancel,
 				ops.Target{Pending: &admin.Filter{Consumer: "consumer-02", Retrying: true}}))
 		}})
+	consumed := func(what string, most int, f admin.ConsumedFilter) {
+		all = append(all, read{"Consumed.List", what, most, func(ctx context.Context, s *operator.Session) error {
+			return testapp.Third(s.Consumed().List(ctx, f, admin.Page{Size: 1000}))
+		}})
+	}
+	consumed("all", pageReads, admin.ConsumedFilter{})
+	consumed("of a consumer", pageReads, admin.ConsumedFilter{Consumer: "consumer-07"})
+	consumed("with a key", pageReads, admin.ConsumedFilter{OrderingKey: "key-19"})
+	consumed("with a message id", pageReads, admin.ConsumedFilter{MessageID: of.messageID})
+	consumed("of a rare header", 2*findReads, admin.ConsumedFilter{Header: "tenant", Value: "nobody"})
 	id := func(method string, look func(ctx context.Context, s *operator.Session) error) { add(method, "", look) }
 	id("Messages.Get", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Second(s.Messages().Get(ctx, of.message))
@@ -135,6 +145,7 @@ func readsOf(of anybody) []read {
 	id("Poisoned.Get", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Second(s.Poisoned().Get(ctx, of.poisoned))
 	})
+	id("Consumed.Get", func(ctx context.Context, s *operator.Session) error { return testapp.Second(s.Consumed().Get(ctx, 1)) })
 	id("Messages.Explain", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Second(s.Messages().Explain(ctx, of.message))
 	})
@@ -205,6 +216,7 @@ func unless(expected, err error) error {
 
 // changes are the methods that change something. What these read is what they change.
 var changes = []string{ // immutable
+	"Consumed.Repeat",
 	"Consumers.Pause", "Consumers.Resume", "Consumers.Probe", "Messages.RunNow", "Messages.Reschedule", "Messages.Cancel", "Poisoned.Requeue",
 	"Poisoned.Discard", "Poisoned.EditAndRequeue", "Poisoned.Export", "Projections.Resume",
 	"Schedules.Trigger", "Schedules.Pause", "Schedules.Resume", "Schedules.Delete", "Schedules.Update", "Operations.Plan", "Operations.Start",

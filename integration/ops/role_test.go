@@ -86,6 +86,7 @@ func TestEachMethodChecksTheRole(t *testing.T) {
 func TestRoles(t *testing.T) {
 	d := serviceOf(t, closed(t), testapp.Must[*bus.Registry](t)(bus.NewRegistry()))
 	least := map[string]ops.Role{
+		"Consumed.Repeat": ops.Operator,
 		"Consumers.Pause": ops.Operator, "Consumers.Resume": ops.Operator, "Consumers.Probe": ops.Operator, "Messages.RunNow": ops.Operator,
 		"Messages.Reschedule": ops.Operator, "Poisoned.Requeue": ops.Operator,
 		"Projections.Resume": ops.Operator, "Schedules.Trigger": ops.Operator, "Schedules.Pause": ops.Operator, "Schedules.Resume": ops.Operator,

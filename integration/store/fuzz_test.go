@@ -325,7 +325,7 @@ func (d stored) tables(t *testing.T, tables bus.Tables) {
 		"pending_insert_ids", "consumer_messages", "message_claims", "poisoned_messages", "schedule_fires", "scheduled_messages",
 		"paused_consumers", "asyncmonolith_migrations", "recent_insert_ids", "message_slots", "message_rates", "message_key_rates",
 		"message_stops", "message_gates", "message_lanes", "message_breakers", "inbox_messages", "inbox_types", "message_processes",
-		"message_minutes", "message_failures", "message_crashes", "message_operations", "message_groups",
+		"message_minutes", "message_failures", "message_crashes", "message_operations", "message_groups", "consumed_messages",
 		"events", "event_streams", "event_head", "event_subscriptions", "event_projections", "event_parked", "event_snapshots",
 	} {
 		ident := bun.Ident(tables.Prefix + name)

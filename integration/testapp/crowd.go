@@ -46,6 +46,9 @@ SELECT 'process-' || i, 'processor', 'host', i, 'shop', 'v1.2.' || i % 4, now() 
   CASE WHEN i > 25 THEN now() - i * interval '10 minutes' END,
   json_build_object('consumers', (SELECT json_agg(json_build_object('name', 'consumer-' || lpad(c::text, 2, '0'), 'payload_types', json_build_array('payload-' || c, 'payload-6', 'payload-7'), 'timeout', 10000000000, 'max_attempts', 5)) FROM generate_series(0, 18) c)), '{"every":15000000000,"running":2}'
 FROM generate_series(1, 1000) i;
+INSERT INTO consumed_messages (id, message_id, consumer_type, payload_type, payload, headers, order_key, any_order, created_at, attempts, outcome, version, started_at, run_micros, finished_at, expires_at)
+SELECT i, gen_random_uuid(), 'consumer-' || lpad((i % 20)::text, 2, '0'), 'payload-' || i % 20, '{"id":"an order of usual size"}', '{"tenant":"t' || i % 50 || '"}', CASE WHEN i % 20 = 19 THEN 'key-' || i % 10000 END, false,
+  now() - interval '1 hour', 0, 'done', 'v1.2.3', now() - i * interval '1 ms', 5000, now() - i * interval '1 ms', now() + interval '1 day' FROM generate_series(1, {poisoned}) i;
 INSERT INTO message_crashes (row_id, consumer_type, owner, solo, crashed_at) SELECT id, consumer_type, 'process-21', false, now() - id * interval '1 ms' FROM consumer_messages WHERE crashes > 0;
 INSERT INTO scheduled_messages (name, tag, payload_type, payload, headers, cron_expression, cron_timezone, available_after, paused, created_at)
 SELECT 'schedule-' || i, 'tag', 'payload-0', '{}', '{}', '*/5 * * * *', 'Europe/Vienna', now() + interval '1 hour', i % 50 = 0, now() FROM generate_series(1, 1000) i;

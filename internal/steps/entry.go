@@ -13,7 +13,8 @@ type Entry struct {
 	Attempt    int       `json:"attempt"`
 	StartedAt  time.Time `json:"at"`
 	TookMicros int64     `json:"us"`
-	Result     string    `json:"result"` // as the registry's codec encoded it
+	Result     string    `json:"result"`        // as the registry's codec encoded it
+	Nil        bool      `json:"nil,omitempty"` // the result is nil, which a codec may refuse to decode
 }
 
 // ErrUnreadable is returned for steps that are stored in another form.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -91,7 +92,9 @@ func (l *Log) Run(ctx context.Context, name string, result any, fn func() (any, 
 	if err != nil {
 		return err
 	}
-	entry = Entry{Name: name, Attempt: l.attempt, StartedAt: clock.UTC(), TookMicros: time.Since(began).Microseconds(), Result: text}
+	entry = Entry{
+		Name: name, Attempt: l.attempt, StartedAt: clock.UTC(), TookMicros: time.Since(began).Microseconds(), Result: text, Nil: isNil(value),
+	}
 	if err := l.end(ctx, entry); err != nil {
 		return err
 	}
@@ -120,6 +123,9 @@ func (l *Log) begin(ctx context.Context, name string) (entry Entry, done bool, e
 	if !l.loaded {
 		if err := l.load(ctx); err != nil {
 			return entry, false, err
+		}
+		if !l.storage.Live() { // what was read may be old, or the message gone
+			return entry, false, bus.ErrLeaseLost
 		}
 	}
 	if l.begun[name] {
@@ -203,7 +209,21 @@ func pause(ctx context.Context) bool {
 	}
 }
 
+// isNil reports whether a result is nil.
+func isNil(value any) bool {
+	switch v := reflect.ValueOf(value); v.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		return v.IsNil()
+	}
+	return false
+}
+
 func (l *Log) encode(value any) (string, error) {
+	if isNil(value) {
+		return "", nil
+	}
 	text, err := l.codec.Encode(value)
 	switch {
 	case err != nil:
@@ -217,9 +237,10 @@ func (l *Log) encode(value any) (string, error) {
 	return string(text), nil
 }
 
-// decode decodes a stored result. A null is the zero value.
+// decode decodes a stored result. bus.JSON refuses a null, which is the zero value here: a type's own
+// MarshalJSON can write one.
 func (l *Log) decode(e Entry, into any) error {
-	if strings.TrimSpace(e.Result) == "null" {
+	if _, ok := l.codec.(bus.JSON); e.Nil || ok && strings.TrimSpace(e.Result) == "null" {
 		return nil
 	}
 	if err := l.codec.Decode([]byte(e.Result), into); err != nil {

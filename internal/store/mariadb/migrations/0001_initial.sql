@@ -117,7 +117,7 @@ CREATE TABLE IF NOT EXISTS {consumed} (
   KEY {prefix}consumed_messages_consumer (consumer_type, finished_at, id),
   KEY {prefix}consumed_messages_newest (finished_at, id),
   KEY {prefix}consumed_messages_message (message_id),
-  KEY {prefix}consumed_messages_key (order_key, finished_at, id),
+  KEY {prefix}consumed_messages_keyed (order_key, finished_at, id),
   KEY {prefix}consumed_messages_expires (expires_at)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 

@@ -141,7 +141,7 @@ CREATE TABLE {consumed} (
 CREATE INDEX "{prefix}consumed_messages_consumer" ON {consumed} (consumer_type, finished_at, id);
 CREATE INDEX "{prefix}consumed_messages_newest" ON {consumed} (finished_at, id);
 CREATE INDEX "{prefix}consumed_messages_message" ON {consumed} (message_id);
-CREATE INDEX "{prefix}consumed_messages_key" ON {consumed} (order_key, finished_at, id) WHERE order_key IS NOT NULL;
+CREATE INDEX "{prefix}consumed_messages_keyed" ON {consumed} (order_key, finished_at, id) WHERE order_key IS NOT NULL;
 CREATE INDEX "{prefix}consumed_messages_expires" ON {consumed} (expires_at);
 
 -- Schedules, which make messages at available_after, or once for run_at, when a run was

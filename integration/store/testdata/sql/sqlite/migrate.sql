@@ -186,7 +186,7 @@ CREATE INDEX "app_consumed_messages_newest" ON "app_consumed_messages" (finished
 
 CREATE INDEX "app_consumed_messages_message" ON "app_consumed_messages" (message_id);
 
-CREATE INDEX "app_consumed_messages_key" ON "app_consumed_messages" (order_key, finished_at, id) WHERE order_key IS NOT NULL;
+CREATE INDEX "app_consumed_messages_keyed" ON "app_consumed_messages" (order_key, finished_at, id) WHERE order_key IS NOT NULL;
 
 CREATE INDEX "app_consumed_messages_expires" ON "app_consumed_messages" (expires_at);
 
