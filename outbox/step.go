@@ -12,7 +12,7 @@ import (
 var ErrNoSteps = errors.New(
 	"outbox: only a consumer of single messages without a transaction has steps: one made by bus.Consume, run by a Processor")
 
-// Step calls fn once for the message that the consumer's context is of, and stores the result with
+// Step calls fn once for the message of the consumer's context, and stores the result with
 // the message before it returns. Later attempts, in any process, return the stored result without
 // calling fn.
 //

@@ -19,7 +19,7 @@ func (f *confirmation) confirmed(c *cobra.Command) *cobra.Command {
 	c.Flags().StringVar(&f.reason, "reason", "", "reason, for the audit")
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if f.yes && strings.TrimSpace(f.reason) == "" {
-			return usage(errors.New("--reason is missing: who says --yes says why"))
+			return usage(errors.New("--reason is missing: --yes needs a reason"))
 		}
 		return nil
 	}

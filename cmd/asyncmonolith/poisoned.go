@@ -187,7 +187,7 @@ deletes the messages in the file.`,
 		Example: `  asyncmonolith poisoned export --consumer mail --show-payloads --reason "for the provider" > mail.ndjson`,
 		PreRunE: func(*cobra.Command, []string) error {
 			if e.reason == "" {
-				return usage(errors.New("--reason is missing: an export stands in the audit"))
+				return usage(errors.New("--reason is missing: the audit records exports"))
 			}
 			return nil
 		},
