@@ -27,7 +27,8 @@ var ErrNoSteps = errors.New(
 //
 // The name identifies the step within its message: at most 255 bytes, and once per attempt. T is
 // any type that the registry's Codec encodes and decodes. A message has at most 100 steps; a result
-// has at most 64 KiB, all of them 256 KiB ([bus.ErrTooLarge]).
+// has at most 64 KiB, all of them 256 KiB ([bus.ErrTooLarge]). A result that cannot be stored poisons the
+// message, since a retry would call fn again for the same.
 //
 // Results are removed with the message. They stay with it while it is snoozed, retried, poisoned
 // and requeued. An edit of the payload keeps them; a message that is replaced under its insert id

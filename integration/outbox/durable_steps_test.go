@@ -277,6 +277,9 @@ func TestWhatAStepRefuses(t *testing.T) {
 		k := bustest.NewKit(t, db, bus.Consume("c", func(ctx context.Context, _ order) error { got = c.run(ctx); return nil }))
 		k.Produce(order{ID: "1"})
 		k.DrainUntilIdle()
+		if v := bus.OutcomeOf(got); strings.Contains(name, "large") && v.Outcome != bus.Condemned {
+			t.Errorf("%s: outcome: got %s, want a permanent error", name, &v)
+		}
 		if got == nil || !strings.Contains(got.Error(), c.want) || strings.Count(got.Error(), "\n") > 0 {
 			t.Errorf("%s: got %v, want one error with %q", name, got, c.want)
 		}

@@ -91,7 +91,7 @@ func (l *Log) Run(ctx context.Context, name string, result any, fn func() (any, 
 	}
 	text, err := l.encode(value)
 	if err != nil {
-		return err
+		return bus.Permanent(err) // the next attempt would do the same again, and with the same result
 	}
 	entry = Entry{
 		Name: name, Attempt: l.attempt, StartedAt: clock.UTC(), TookMicros: time.Since(began).Microseconds(), Result: text, Nil: isNil(value),
@@ -177,7 +177,9 @@ func (l *Log) end(ctx context.Context, e Entry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if size := l.size + len(line) + 1; size > AllBytes {
-		return fmt.Errorf("%w: the message's steps have %d bytes with this one, at most %d are allowed", bus.ErrTooLarge, size, AllBytes)
+		return bus.Permanent(fmt.Errorf(
+			"%w: the message's steps have %d bytes with this one, at most %d are allowed", bus.ErrTooLarge, size, AllBytes,
+		))
 	}
 	for {
 		err := l.storage.Append(ctx, string(line)+"\n")
