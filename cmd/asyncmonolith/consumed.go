@@ -97,10 +97,11 @@ message: give --consumer, too, where there are many. With --show-payloads there 
 func (l *consumedList) check() error {
 	l.filter.MessageID, l.filter.FinishedAfter, l.filter.FinishedBefore = l.message.UUID, l.after.Time, l.before.Time
 	if l.header != "" {
-		var ok bool
-		if l.filter.Header, l.filter.Value, ok = strings.Cut(l.header, "="); !ok {
+		name, value, ok := strings.Cut(l.header, "=")
+		if !ok {
 			return usage(fmt.Errorf("--header %q: NAME=VALUE is allowed", l.header))
 		}
+		l.filter.Header, l.filter.Value = name, value
 	}
 	return l.page.check()
 }

@@ -21,7 +21,7 @@ type broker struct {
 }
 
 // startBroker starts a server, and makes the stream and shipping's consumer of it: these belong
-// to whoever runs the broker. docs/brokers/nats.md has the settings that matter on three servers.
+// to the operator of the broker. docs/brokers/nats.md has the settings that matter on three servers.
 func startBroker(ctx context.Context, dir string) (b *broker, err error) {
 	b = &broker{}
 	b.server, err = server.NewServer(&server.Options{

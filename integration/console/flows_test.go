@@ -264,7 +264,7 @@ func TestLongExports(t *testing.T) {
 	}
 }
 
-// TestABegunChangeIsClosed: whoever sees that a change stays started can end that.
+// TestABegunChangeIsClosed: a change that stays started can be ended.
 func TestABegunChangeIsClosed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, migrated(t, inWorld(t, "empty")), ops.Administrator)

@@ -80,7 +80,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestAnHourUnseen: a console at which nobody looks any more asks the database for nothing.
+// TestAnHourUnseen: a console without viewers asks the database for nothing.
 func TestAnHourUnseen(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, _ context.Context, newApp func(...bus.Consumer) *testapp.App) {
 		a := newApp()

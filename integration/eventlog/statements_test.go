@@ -170,7 +170,7 @@ func TestALongWayToNumberIsNoOutage(t *testing.T) {
 }
 
 // TestAClaimIsNotGivenBackWhileItsEventsAreRead: reading them can take longer than a
-// lease, while somebody has the table locked.
+// lease, while the table is locked.
 func TestAClaimIsNotGivenBackWhileItsEventsAreRead(t *testing.T) {
 	t.Parallel()
 	db := testdb.Postgres(t)

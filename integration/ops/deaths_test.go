@@ -218,7 +218,7 @@ func TestKilledRunnersRequeueEachMessageOnce(t *testing.T) {
 	})
 }
 
-// killOne starts a process, and kills it while it is at work. Nobody waits for its lease.
+// killOne starts a process, and kills it while it is at work. The test does not wait for its lease.
 func killOne(t *testing.T, a *testapp.App, dsn string, id int64) {
 	t.Helper()
 	a.Exec("UPDATE message_operations SET leased_until = "+testapp.In(a.DB, -time.Second)+" WHERE id = ? AND leased_by IS NOT NULL", id)

@@ -31,7 +31,7 @@ func proxied(t *testing.T) (proxy *chaos.Proxy, through, past *bun.DB) {
 }
 
 // TestALostCommitCostsNoAttempt cuts the connection of a transactional consumer
-// before its COMMIT reaches the server: nobody is at fault, so nothing is counted.
+// before its COMMIT reaches the server: it is no one's failure, so nothing is counted.
 func TestALostCommitCostsNoAttempt(t *testing.T) {
 	t.Parallel()
 	proxy, db, direct := proxied(t)

@@ -21,7 +21,7 @@ import (
 )
 
 // killing opens connections on which COMMIT and ROLLBACK fail while it is armed, as
-// when somebody kills that statement: the server leaves the transaction open.
+// when that statement is killed: the server leaves the transaction open.
 type killing struct {
 	driver.Connector
 	armed *atomic.Bool

@@ -52,9 +52,6 @@ type groupSweeper struct {
 // hint has a look whether groups are done, soon.
 func (s *groupSweeper) hint(names ...string) {
 	s.mu.Lock()
-	if s.hinted == nil {
-		s.hinted = make(map[string]bool)
-	}
 	for _, name := range names {
 		s.hinted[name] = true
 	}
@@ -66,9 +63,6 @@ func (s *groupSweeper) hint(names ...string) {
 func (s *groupSweeper) expect(names []string) {
 	now := time.Now()
 	s.mu.Lock()
-	if s.expected == nil {
-		s.expected = make(map[string]time.Time)
-	}
 	for _, name := range names {
 		s.expected[name] = now.Add(expectFor)
 	}
@@ -100,10 +94,8 @@ func (s *groupSweeper) take(now time.Time) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, until := range s.expected {
-		if s.hinted == nil {
-			s.hinted = make(map[string]bool)
-		}
-		if s.hinted[name] = true; now.After(until) {
+		s.hinted[name] = true
+		if now.After(until) {
 			delete(s.expected, name)
 		}
 	}
@@ -175,9 +167,6 @@ func (s *groupSweeper) fireAll(ctx context.Context, names []string) (fired int, 
 		case failed != nil:
 			err = failed
 			s.config.Logger.Error("group cannot end, tried again in a minute", "group", name, "error", failed)
-			if s.aside == nil {
-				s.aside = make(map[string]time.Time)
-			}
 			s.aside[name] = time.Now().Add(groupAside)
 		case ok:
 			fired++
