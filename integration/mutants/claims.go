@@ -28,6 +28,8 @@ func claimMutants() []mutant {
 			`after the stop`},
 		{"claim: higher priorities are not looked for", in("postgres.database.Claim", drop("picks = append(picks, prior...)")),
 			inOutbox("TestHigherPrioritiesComeFirst/postgres"), `want \[urgent x 10 old x 5`},
+		{"claim: what a connection has prepared is not asked for", in("postgres.database.plan", drop("p.plans.add(key, found...)")),
+			inOutbox("TestPartsOfAProgramPrepareNoStatementTwice"), `statements prepared twice`},
 	}
 }
 

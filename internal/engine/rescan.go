@@ -11,7 +11,7 @@ import (
 const (
 	sweepShare   = 20                    // sweeps take at most one part in this many of the time
 	sweepAside   = 50 * time.Millisecond // after a sweep that took longer, the next has its own goroutine
-	sweepPolling = time.Second / 2       // how long a poll may sweep
+	sweepPolling = 2 * time.Second       // how long a poll may sweep
 	sweepTimeout = 30 * time.Second      // how long a sweep on its own goroutine may take
 	sweepAgain   = time.Second           // after a failed one
 )
