@@ -94,8 +94,8 @@ func TestBrokenStatementsAreDetected(t *testing.T) {
 		"a savepoint that takes nothing back": {"ROLLBACK TO SAVEPOINT drawn", "SELECT 1"},
 		"snoozes that count":                  {"CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END", "1"},
 		"pauses that are forgotten":           {`"paused_consumers" u WHERE`, `"paused_consumers" u WHERE FALSE AND`},
-		"a place that is lost": {`p.lane, p.rank FROM "poisoned_messages"`,
-			`p.lane, p.rank + 1000000 AS rank FROM "poisoned_messages"`},
+		"a place that is lost": {`p.lane, p.rank, p.group_key FROM "poisoned_messages"`,
+			`p.lane, p.rank + 1000000 AS rank, p.group_key FROM "poisoned_messages"`},
 		"a key that is not parked": {"lane IS NOT NULL AND parks FROM bad", "FALSE FROM bad"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
@@ -17,31 +16,12 @@ import (
 // stays as it is: a settle may be sent twice.
 func (s *ConsumedStore) Keep(ctx context.Context, tx bun.IDB, all []*dialect.Kept) error {
 	all = slices.SortedFunc(slices.Values(all), func(a, b *dialect.Kept) int { return cmp.Compare(a.ID, b.ID) })
-	now := bun.Safe(s.names.Now(ctx))
 	for _, part := range dialect.Cut(all, dialect.InsertBytes, (*dialect.Kept).Size) {
-		values := make([]any, 0, 17*len(part))
-		for _, k := range part {
-			values = append(values, k.ID, k.MessageID, k.ConsumerType, k.PayloadType, k.Payload,
-				bun.NullZero(k.Headers), bun.NullZero(k.OrderKey), k.AnyOrder,
-				s.instant(k.CreatedAt), k.Attempts, k.Outcome, bun.NullZero(errorlog.Clean(k.Reason, errorlog.MaxBytes)), k.Version,
-				s.instant(k.StartedAt), k.Took.Microseconds(), now, bun.Safe(s.names.After(ctx, k.For)))
-		}
-		err := s.names.Exec(ctx, tx, `INSERT INTO {consumed} (id, message_id, consumer_type, payload_type, payload, headers, order_key, any_order, created_at,
-  attempts, outcome, reason, version, started_at, run_micros, finished_at, expires_at) VALUES `+
-			dialect.Rows("("+dialect.Rows("?", 17)+")", len(part))+` {keep consumed}`, values...)
-		if err != nil {
+		if err := s.dialect.Keep(ctx, tx, part); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// instant returns an instant as SQL. The zero instant is null.
-func (s *ConsumedStore) instant(t time.Time) bun.Safe {
-	if t.IsZero() {
-		return "NULL"
-	}
-	return bun.Safe(s.names.Instant(t))
 }
 
 // Forget deletes consumed messages whose time is over, the oldest first and at most limit. It returns

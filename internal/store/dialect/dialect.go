@@ -106,6 +106,8 @@ type Dialect interface {
 
 	// What is kept for a time.
 
+	// Keep writes consumed messages. One that exists stays as it is.
+	Keep(ctx context.Context, tx bun.IDB, rows []*Kept) error
 	// Trim deletes the oldest of some rows and returns how many.
 	Trim(ctx context.Context, db bun.IDB, t Trimmed, limit int) (int, error)
 

@@ -1,9 +1,13 @@
 package dialect
 
 import (
+	"context"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 )
 
 // Kept is a message that was consumed and is kept for a time.
@@ -36,6 +40,34 @@ func (k *Kept) Size() int {
 		size += len(*k.Payload)
 	}
 	return size
+}
+
+// StoredReason returns the reason as it is stored.
+func (k *Kept) StoredReason() string { return errorlog.Clean(k.Reason, errorlog.MaxBytes) }
+
+// KeptColumns are the columns that Keep writes.
+const KeptColumns = `id, message_id, consumer_type, payload_type, payload, headers, order_key, any_order, created_at,
+  attempts, outcome, reason, version, started_at, run_micros, finished_at, expires_at`
+
+// Keep writes consumed messages as a list of values.
+func (n Names) Keep(ctx context.Context, tx bun.IDB, rows []*Kept) error {
+	instant := func(t time.Time) bun.Safe {
+		if t.IsZero() {
+			return "NULL"
+		}
+		return bun.Safe(n.Instant(t))
+	}
+	now := bun.Safe(n.Now(ctx))
+	const columns = 17
+	values := make([]any, 0, columns*len(rows))
+	for _, k := range rows {
+		values = append(values, k.ID, k.MessageID, k.ConsumerType, k.PayloadType, k.Payload,
+			bun.NullZero(k.Headers), bun.NullZero(k.OrderKey), k.AnyOrder,
+			instant(k.CreatedAt), k.Attempts, k.Outcome, bun.NullZero(k.StoredReason()), k.Version,
+			instant(k.StartedAt), k.Took.Microseconds(), now, bun.Safe(n.After(ctx, k.For)))
+	}
+	return n.Exec(ctx, tx, `INSERT INTO {consumed} (`+KeptColumns+`) VALUES `+
+		Rows("("+Rows("?", columns)+")", len(rows))+` {keep consumed}`, values...)
 }
 
 // Consumed is a row of consumed_messages.

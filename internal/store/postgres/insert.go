@@ -78,7 +78,7 @@ func (p *database) Ranks(ctx context.Context, db bun.IDB, n int) (ranks []int64,
 
 // column returns a value of each row. A value that all rows share is sent once, and one that no row
 // has as NULL.
-func column[T comparable](rows []dialect.NewMessage, sqlType string, of func(*dialect.NewMessage) T) any {
+func column[R any, T comparable](rows []R, sqlType string, of func(*R) T) any {
 	var zero T
 	first, same := of(&rows[0]), 1
 	for same < len(rows) && of(&rows[same]) == first {
