@@ -3,6 +3,8 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,6 +16,7 @@ import (
 func keepCases() []testCase {
 	return []testCase{
 		{"a settle keeps what it removes", keepSettled},
+		{"a settle of many keeps of each what it has", keepMany},
 		{"a settle that is sent twice keeps a message once", keepTwice},
 		{"a settle after the lease keeps nothing", keepLost},
 		{"a transaction that is rolled back keeps nothing", keepRolledBack},
@@ -67,6 +70,56 @@ func keepSettled(k *kit) {
 		Headers:  []byte(done.Kept.Headers),
 		OrderKey: "key", Attempts: 2, Outcome: "done", Version: "v1", RunMicros: 1500, PayloadKept: true,
 	})
+}
+
+// keepMany settles as many as are written as columns, where a database does that. No two rows that follow each other
+// have the same values.
+func keepMany(k *kit) {
+	ids := k.add("c", 24)
+	c := k.take("a", "c", ids...)
+	var results []store.Result
+	var want []store.Consumed
+	payloads := []string{"", "NULL", `{"a":"\\ \" '{}, ☂"}`, "{}"}
+	for i, id := range ids {
+		r := k.kept(c, id)
+		r.Kept.Payload = &payloads[i/2%4]
+		r.Kept.ConsumerType = []string{"c", "d"}[i%2]
+		r.Kept.OrderKey, r.Kept.AnyOrder, r.Kept.Attempts, r.Kept.For = []string{"", "'k'", "NULL"}[i%3], i%3 == 1, i%3, time.Duration(i)*time.Hour
+		if i%2 == 0 {
+			r.Kept.Payload, r.Kept.Headers, r.Kept.StartedAt, r.Kept.Took = nil, "", time.Time{}, 0
+			r.Kept.Outcome, r.Kept.Reason = "discarded", `no "room", 'sorry'`
+		}
+		results = append(results, r)
+		row := store.Consumed{
+			ID: id, MessageID: r.Kept.MessageID, ConsumerType: r.Kept.ConsumerType, PayloadType: payload, OrderKey: r.Kept.OrderKey,
+			AnyOrder: r.Kept.AnyOrder, Attempts: r.Kept.Attempts, Outcome: r.Kept.Outcome, Reason: r.Kept.Reason, Version: "v1",
+			RunMicros: r.Kept.Took.Microseconds(), PayloadKept: r.Kept.Payload != nil, ExpiresAt: moment(epoch().Add(r.Kept.For)),
+			CreatedAt: moment(epoch()), FinishedAt: moment(epoch()), StartedAt: moment(r.Kept.StartedAt),
+		}
+		if r.Kept.Payload != nil {
+			row.Payload, row.Headers = []byte(*r.Kept.Payload), []byte(r.Kept.Headers)
+		}
+		want = append(want, row)
+	}
+	equal(k, "settled", k.settle("a", results...).Applied, len(ids))
+	page, err := k.store.Consumed.List(k.ctx, k.db, store.ConsumedFilter{}, 100, 0, true)
+	k.must("list", err)
+	slices.Reverse(page.Rows)
+	equal(k, "rows", len(page.Rows), len(want))
+	for i, got := range page.Rows {
+		for _, m := range []*store.Moment{&got.CreatedAt, &got.StartedAt, &got.FinishedAt, &got.ExpiresAt} {
+			*m = moment(m.Time)
+		}
+		equal(k, fmt.Sprint("row ", i), got, want[i])
+	}
+}
+
+// moment is an instant that can be compared.
+func moment(t time.Time) store.Moment {
+	if t.IsZero() {
+		return store.Moment{}
+	}
+	return store.Moment{Time: t.UTC()}
 }
 
 func keepTwice(k *kit) {
