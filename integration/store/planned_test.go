@@ -301,7 +301,7 @@ func TestProcessorsStatementsArePlannedOnce(t *testing.T) {
 			t.Errorf("%s: got %d plans for any values and %d for certain ones, want 5 of the latter at most", row.Name, row.GenericPlans, row.CustomPlans)
 		}
 	}
-	for _, name := range []string{"pick", "record", "finish", "settle", "probe", "probe_due", "fence", "as_begun", "remove",
+	for _, name := range []string{"pick", "record", "finish", "settle", "settle_keep", "probe", "probe_due", "fence", "as_begun", "remove",
 		"insert", "hand_off", "hand_off_one", "insert_hand_off"} {
 		if !strings.Contains(seen, "asyncmonolith_"+name+"_") {
 			t.Errorf("got statements %s, want %s among them", seen, name)
@@ -309,7 +309,7 @@ func TestProcessorsStatementsArePlannedOnce(t *testing.T) {
 	}
 }
 
-// claimAndSettle takes two messages that were just added and is done with one.
+// claimAndSettle takes two messages that were just added, is done with each by itself, and keeps the second.
 func (l *ledger) claimAndSettle() {
 	l.Helper()
 	l.add(2)
@@ -317,8 +317,11 @@ func (l *ledger) claimAndSettle() {
 	if err != nil || len(c.Messages) != 2 {
 		l.Fatalf("claim: got %d messages, %v, want 2", len(c.Messages), err)
 	}
-	for _, m := range c.Messages {
+	for i, m := range c.Messages {
 		r := store.Result{Claim: c.ID, Message: m.ID, Outcome: store.Done}
+		if i == 1 {
+			r.Kept = &store.Kept{ID: m.ID, MessageID: m.MessageID, CreatedAt: m.CreatedAt.Time, For: time.Hour}
+		}
 		if settled, err := l.Claims.Settle(l.ctx, l.db, "a", time.Minute, []store.Result{r}); err != nil || settled.Applied != 1 {
 			l.Fatalf("settle: got %+v, %v, want 1 applied", settled, err)
 		}

@@ -149,6 +149,9 @@ func settleable(results []store.Result) int {
 	size := 0
 	for i, result := range results {
 		size += len(result.Errors) + len(result.Reason)
+		if result.Kept != nil {
+			size += result.Kept.Size()
+		}
 		if i > 0 && (i == maxSettle || size > maxSettleTexts) {
 			return i
 		}

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -12,16 +11,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// Keep writes consumed messages, in the transaction that removes them. A message that is kept already
-// stays as it is: a settle may be sent twice.
+// Keep writes consumed messages, in the transaction that removes them.
 func (s *ConsumedStore) Keep(ctx context.Context, tx bun.IDB, all []*dialect.Kept) error {
-	all = slices.SortedFunc(slices.Values(all), func(a, b *dialect.Kept) int { return cmp.Compare(a.ID, b.ID) })
-	for _, part := range dialect.Cut(all, dialect.InsertBytes, (*dialect.Kept).Size) {
-		if err := s.dialect.Keep(ctx, tx, part); err != nil {
-			return err
-		}
-	}
-	return nil
+	return dialect.Keep(ctx, s.names, tx, all)
 }
 
 // Forget deletes consumed messages whose time is over, the oldest first and at most limit. It returns

@@ -19,7 +19,7 @@ func (s *ClaimStore) Finish(ctx context.Context, db *bun.DB, owner string, claim
 	return retried(ctx, db, func(db bun.IDB) ([]dialect.Finished, error) { return s.dialect.Finish(ctx, db, owner, claims) })
 }
 
-// Settle writes results of any number of claims, each message at most once. A result counts only
+// Settle writes results of any number of claims, each message at most once, and what they keep. A result counts only
 // while its message is in a claim of the owner, so settling twice, late or out of order changes
 // nothing. Live claims get a new lease. If another transaction keeps a message locked, nothing is
 // written at all, and the error is [dberr.IsLockTimeout]: [ClaimStore.SettleFree] writes the others.
@@ -42,7 +42,7 @@ func (s *ClaimStore) settleWith(
 	ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool,
 ) (dialect.Settled, error) {
 	return retried(ctx, db, func(db bun.IDB) (settled dialect.Settled, err error) {
-		if !slices.ContainsFunc(results, func(r dialect.Result) bool { return r.Recent != nil || r.Stop != "" || r.Kept != nil }) {
+		if !slices.ContainsFunc(results, func(r dialect.Result) bool { return r.Recent != nil || r.Stop != "" }) {
 			return s.dialect.Settle(ctx, db, owner, lease, results, freeOnly)
 		}
 		err = txn.InTx(ctx, db, func(tx bun.Tx) (err error) {
@@ -52,9 +52,6 @@ func (s *ClaimStore) settleWith(
 			applied := appliedOf(results, settled)
 			if recent := consumed(applied); len(recent) > 0 {
 				err = s.outbox.Remember(ctx, tx, recent)
-			}
-			if kept := keptOf(applied); err == nil && len(kept) > 0 {
-				err = s.consumed.Keep(ctx, tx, kept)
 			}
 			for _, r := range applied {
 				if err == nil && r.Stop != "" {
@@ -76,16 +73,6 @@ func appliedOf(results []dialect.Result, settled dialect.Settled) (applied []dia
 		}
 	}
 	return applied
-}
-
-// keptOf returns the consumed messages to keep.
-func keptOf(results []dialect.Result) (kept []*dialect.Kept) {
-	for _, r := range results {
-		if r.Kept != nil {
-			kept = append(kept, r.Kept)
-		}
-	}
-	return kept
 }
 
 // BeginRun begins a transaction in which consumers run. It ends with ctx at the latest. Plans are to

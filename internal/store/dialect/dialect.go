@@ -71,8 +71,8 @@ type Dialect interface {
 	// Outcomes.
 
 	Finish(ctx context.Context, db bun.IDB, owner string, claims []int64) (finished []Finished, err error)
-	// Settle fails if another transaction keeps a message locked. With freeOnly it leaves locked
-	// messages out, if it can detect them.
+	// Settle also writes what results keep. It fails if another transaction keeps a message locked. With
+	// freeOnly it leaves locked messages out, if it can detect them.
 	Settle(ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []Result, freeOnly bool) (Settled, error)
 	// BeginProducing begins a transaction whose messages may be handed off to a processor, or returns an
 	// errors.ErrUnsupported.
@@ -106,8 +106,6 @@ type Dialect interface {
 
 	// What is kept for a time.
 
-	// Keep writes consumed messages. One that exists stays as it is.
-	Keep(ctx context.Context, tx bun.IDB, rows []*Kept) error
 	// Trim deletes the oldest of some rows and returns how many.
 	Trim(ctx context.Context, db bun.IDB, t Trimmed, limit int) (int, error)
 

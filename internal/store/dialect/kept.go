@@ -1,7 +1,10 @@
 package dialect
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -42,6 +45,16 @@ func (k *Kept) Size() int {
 	return size
 }
 
+// KeptOf returns what results keep.
+func KeptOf(results []Result) (kept []*Kept) {
+	for _, r := range results {
+		if r.Kept != nil {
+			kept = append(kept, r.Kept)
+		}
+	}
+	return kept
+}
+
 // StoredReason returns the reason as it is stored.
 func (k *Kept) StoredReason() string { return errorlog.Clean(k.Reason, errorlog.MaxBytes) }
 
@@ -49,8 +62,19 @@ func (k *Kept) StoredReason() string { return errorlog.Clean(k.Reason, errorlog.
 const KeptColumns = `id, message_id, consumer_type, payload_type, payload, headers, order_key, any_order, created_at,
   attempts, outcome, reason, version, started_at, run_micros, finished_at, expires_at`
 
-// Keep writes consumed messages as a list of values.
-func (n Names) Keep(ctx context.Context, tx bun.IDB, rows []*Kept) error {
+// Keep writes consumed messages, in the transaction that removes them. One that is kept already stays as it is:
+// a settle may be sent twice.
+func Keep(ctx context.Context, n Names, tx bun.IDB, rows []*Kept) error {
+	rows = slices.SortedFunc(slices.Values(rows), func(a, b *Kept) int { return cmp.Compare(a.ID, b.ID) })
+	for _, part := range Cut(rows, InsertBytes, (*Kept).Size) {
+		if err := keep(ctx, n, tx, part); err != nil {
+			return fmt.Errorf("keep: %w", err)
+		}
+	}
+	return nil
+}
+
+func keep(ctx context.Context, n Names, tx bun.IDB, rows []*Kept) error {
 	instant := func(t time.Time) bun.Safe {
 		if t.IsZero() {
 			return "NULL"

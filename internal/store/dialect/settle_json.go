@@ -106,7 +106,10 @@ func (l *Lists) Settle(
 			settled.Live = append(settled.Live, c.ID)
 		}
 		settled.Applied = len(held)
-		return l.apply(ctx, tx, held)
+		if err := l.apply(ctx, tx, held); err != nil {
+			return err
+		}
+		return Keep(ctx, l.Dialect.Tables(), tx, KeptOf(held))
 	})
 	return settled, err
 }

@@ -49,12 +49,7 @@ func (p *database) insertQuery(ctx context.Context, db bun.IDB, rows []dialect.N
 		column(rows, "text", func(row *dialect.NewMessage) string { return row.Payload }),
 		column(rows, "text", func(row *dialect.NewMessage) string { return row.Headers }),
 		column(rows, "text", func(row *dialect.NewMessage) string { return row.InsertID }),
-		column(rows, "text", func(row *dialect.NewMessage) string {
-			if row.AvailableAt.IsZero() {
-				return ""
-			}
-			return timestamp(row.AvailableAt)
-		}),
+		column(rows, "text", func(row *dialect.NewMessage) string { return timestampOrEmpty(row.AvailableAt) }),
 		column(rows, "bigint", func(row *dialect.NewMessage) int64 { return row.Delay.Microseconds() })}
 	if rows[0].OrderKey == "" {
 		return p.Query(ctx, db, dialect.WithoutLanes(insertSQL)+suffix, values...)
@@ -78,7 +73,7 @@ func (p *database) Ranks(ctx context.Context, db bun.IDB, n int) (ranks []int64,
 
 // column returns a value of each row. A value that all rows share is sent once, and one that no row
 // has as NULL.
-func column[R any, T comparable](rows []R, sqlType string, of func(*R) T) any {
+func column[T comparable](rows []dialect.NewMessage, sqlType string, of func(*dialect.NewMessage) T) any {
 	var zero T
 	first, same := of(&rows[0]), 1
 	for same < len(rows) && of(&rows[same]) == first {

@@ -21,7 +21,9 @@ type database struct {
 	plans plans
 
 	// The statements of a processor.
-	pick, pickCrashed, record, finish, settle, settleFree, extend, probe, probeDue *fixed
+	pick, pickCrashed, record, finish, extend, probe, probeDue *fixed
+
+	settle map[settling]*fixed
 
 	pickPrior *fixed // by priority
 
@@ -29,8 +31,8 @@ type database struct {
 	insertHandOff, insertOne, handOffOne, handOff *fixed // of producers
 
 	// For messages with keys; some differ by the rules of their consumers.
-	settleLanes, settleLanesFree, recordLanes *fixed
-	lanes                                     sync.Map // *fixed by text
+	recordLanes *fixed
+	lanes       sync.Map // *fixed by text
 }
 
 // New returns the dialect for tables of these names.
@@ -39,14 +41,7 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 	p.Returning = dialect.Returning{Names: dialect.NewNames(tables, `"`, traits()), Dialect: p}
 	p.plans.of = make(map[any]map[string]bool)
 	p.pick, p.pickCrashed, p.record = p.fix("pick", pickSQL), p.fix("pick_crashed", pickCrashedSQL), p.fix("record", recordSQL)
-	p.finish, p.settle, p.settleFree = p.fix(
-		"finish", finishSQL,
-	), p.fix(
-		"settle",
-		dialect.WithoutLanes(settleSQL),
-	), p.fix(
-		"settle_free", dialect.WithoutLanes(settleFreeSQL),
-	)
+	p.finish, p.settle = p.fix("finish", finishSQL), p.settleStatements()
 	p.pickPrior = p.fix("pick_prior", pickPriorSQL)
 	p.fenceOne, p.asBegunOne, p.removeOne = p.fix("fence", fenceOneSQL), p.fix("as_begun", asBegunOneSQL), p.fix("remove", removeOneSQL)
 	p.insertHandOff = p.fix("insert_hand_off", withRows(insertHandOffSQL, 1))
@@ -55,12 +50,6 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 		f.brief = true
 	}
 	p.recordLanes = p.fix("record_lanes", recordLanesSQL)
-	p.settleLanes, p.settleLanesFree = p.fix(
-		"settle_lanes", dialect.WithLanes(settleSQL),
-	), p.fix(
-		"settle_lanes_free",
-		dialect.WithLanes(settleFreeSQL),
-	)
 	p.extend, p.probe, p.probeDue = p.fix("extend", extendSQL), p.fix("probe", probeSQL), p.fix("probe_due", probeDueSQL)
 	return p, nil
 }
@@ -89,6 +78,13 @@ FROM information_schema.tables WHERE right(table_name, length(?0)) = ?0`,
 func micros(instant string) string { return "(EXTRACT(EPOCH FROM " + instant + ") * 1000000)::bigint" }
 
 func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999+00:00") }
+
+func timestampOrEmpty(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return timestamp(t)
+}
 
 // preambleSQL bounds how long a lost client can keep locks, and keeps the planner from turning the
 // claims subquery into a scan per row.

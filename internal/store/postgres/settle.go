@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -86,33 +87,50 @@ poi AS (
 upd AS (
   UPDATE {messages} m SET attempts = m.attempts + CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, crashes = 0,
     errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = {now} + r.delay * interval '1 microsecond'«, rank = ` + dialect.Moved("m.rank", "{now} + r.delay * interval '1 microsecond'", micros) + `»
-  FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze'))`
+  FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze')){keep}`
+
+// settling selects one of the statements that settle.
+type settling struct{ lanes, freeOnly, keeps bool }
+
+func (p *database) settleStatements() map[settling]*fixed {
+	all := make(map[settling]*fixed)
+	for _, s := range []settling{{}, {lanes: true}, {freeOnly: true}, {lanes: true, freeOnly: true}} {
+		name, statement := "settle", settleSQL
+		if s.lanes {
+			name += "_lanes"
+		}
+		if s.freeOnly {
+			name, statement = name+"_free", settleFreeSQL
+		}
+		statement = dialect.IfLanes(statement, s.lanes)
+		all[s] = p.fix(name, strings.Replace(statement, "{keep}", "", 1))
+		s.keeps = true
+		all[s] = p.fix(name+"_keep", strings.Replace(statement, "{keep}", keepSQL, 1))
+	}
+	return all
+}
 
 func (p *database) Settle(
 	ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool,
 ) (dialect.Settled, error) {
-	statement, keyed := p.settle, dialect.OfLanes(results)
-	switch {
-	case keyed && freeOnly:
-		statement = p.settleLanesFree
-	case keyed:
-		statement = p.settleLanes
-	case freeOnly:
-		statement = p.settleFree
-	}
+	kept, keyed := dialect.KeptOf(results), dialect.OfLanes(results)
+	statement := p.settle[settling{keyed, freeOnly, len(kept) > 0}]
 	r := resultColumns(results)
 	args := []any{pgdialect.Array(r.claims), owner, pgdialect.Array(r.claimOf), pgdialect.Array(r.messages), pgdialect.Array(r.outcomes),
 		pgdialect.Array(r.delays), pgdialect.Array(r.errors), pgdialect.Array(r.reasons)}
 	if keyed {
 		args = append(args, pgdialect.Array(r.parks))
 	}
+	args = append(args, lease.Microseconds(), pgdialect.Array(r.printOf), pgdialect.Array(r.prints))
+	if len(kept) > 0 {
+		args = append(args, keptColumns(kept)...)
+	}
 	var rows []struct {
 		dialect.Finished `bun:",extend"`
 		Busy             []int64 `bun:"busy,array"`
 	}
 	err := p.on(ctx, db, []*fixed{statement}, func(s session) error {
-		return s.run(ctx, statement, append(args, lease.Microseconds(), pgdialect.Array(r.printOf), pgdialect.Array(r.prints))...).
-			Scan(ctx, &rows)
+		return s.run(ctx, statement, args...).Scan(ctx, &rows)
 	})
 	var settled dialect.Settled
 	locked := make(map[[2]int64]bool)

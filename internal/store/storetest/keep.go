@@ -17,6 +17,7 @@ func keepCases() []testCase {
 	return []testCase{
 		{"a settle keeps what it removes", keepSettled},
 		{"a settle of many keeps of each what it has", keepMany},
+		{"a settle of many that are alike keeps each", keepAlike},
 		{"a settle that is sent twice keeps a message once", keepTwice},
 		{"a settle after the lease keeps nothing", keepLost},
 		{"a transaction that is rolled back keeps nothing", keepRolledBack},
@@ -84,7 +85,8 @@ func keepMany(k *kit) {
 		r := k.kept(c, id)
 		r.Kept.Payload = &payloads[i/2%4]
 		r.Kept.ConsumerType = []string{"c", "d"}[i%2]
-		r.Kept.OrderKey, r.Kept.AnyOrder, r.Kept.Attempts, r.Kept.For = []string{"", "'k'", "NULL"}[i%3], i%3 == 1, i%3, time.Duration(i)*time.Hour
+		r.Kept.OrderKey, r.Kept.AnyOrder = []string{"", "'k'", "NULL"}[i%3], i%3 == 1
+		r.Kept.Attempts, r.Kept.For = i%3, time.Duration(i)*time.Hour
 		if i%2 == 0 {
 			r.Kept.Payload, r.Kept.Headers, r.Kept.StartedAt, r.Kept.Took = nil, "", time.Time{}, 0
 			r.Kept.Outcome, r.Kept.Reason = "discarded", `no "room", 'sorry'`
@@ -112,6 +114,18 @@ func keepMany(k *kit) {
 		}
 		equal(k, fmt.Sprint("row ", i), got, want[i])
 	}
+}
+
+func keepAlike(k *kit) {
+	ids := k.add("c", 8)
+	c := k.take("a", "c", ids...)
+	k.settle("a", store.Each(ids, func(id int64) store.Result {
+		r := k.kept(c, id)
+		r.Kept = &store.Kept{ID: id, MessageID: r.Kept.MessageID, ConsumerType: "c", CreatedAt: epoch(), Outcome: "done", For: time.Hour}
+		return r
+	})...)
+	slices.Reverse(ids)
+	equal(k, "consumed", k.consumed(store.ConsumedFilter{}), ids)
 }
 
 // moment is an instant that can be compared.
