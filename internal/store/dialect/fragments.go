@@ -22,9 +22,6 @@ const OnSlot = `ON CONFLICT (name, n) DO NOTHING`
 // OnNamed leaves an existing row with that name as its key unchanged.
 const OnNamed = `ON CONFLICT (name) DO NOTHING`
 
-// OnConsumed leaves an existing consumed message unchanged.
-const OnConsumed = `ON CONFLICT (id, message_id) DO NOTHING`
-
 // Crash is the fingerprint, as SQL, of a message whose processes were lost while running it.
 const Crash = "'crash'"
 

@@ -62,8 +62,7 @@ func (k *Kept) StoredReason() string { return errorlog.Clean(k.Reason, errorlog.
 const KeptColumns = `id, message_id, consumer_type, payload_type, payload, headers, order_key, any_order, created_at,
   attempts, outcome, reason, version, started_at, run_micros, finished_at, expires_at`
 
-// Keep writes consumed messages, in the transaction that removes them. One that is kept already stays as it is:
-// a settle may be sent twice.
+// Keep writes consumed messages, in the transaction that removes them.
 func Keep(ctx context.Context, n Names, tx bun.IDB, rows []*Kept) error {
 	rows = slices.SortedFunc(slices.Values(rows), func(a, b *Kept) int { return cmp.Compare(a.ID, b.ID) })
 	for _, part := range Cut(rows, InsertBytes, (*Kept).Size) {
@@ -91,7 +90,7 @@ func keep(ctx context.Context, n Names, tx bun.IDB, rows []*Kept) error {
 			instant(k.StartedAt), k.Took.Microseconds(), now, bun.Safe(n.After(ctx, k.For)))
 	}
 	return n.Exec(ctx, tx, `INSERT INTO {consumed} (`+KeptColumns+`) VALUES `+
-		Rows("("+Rows("?", columns)+")", len(rows))+` {keep consumed}`, values...)
+		Rows("("+Rows("?", columns)+")", len(rows)), values...)
 }
 
 // Consumed is a row of consumed_messages.

@@ -67,7 +67,6 @@ type Traits struct {
 	KeepSlot     string                                       // ends an insert that leaves an existing slot unchanged
 	ShareLock    string                                       // ends a SELECT that locks rows against removal
 	KeepNamed    string                                       // ends an insert that leaves an existing row of a name unchanged
-	KeepConsumed string                                       // ends an insert that leaves an existing consumed message unchanged
 	Merge        func(key string, sums, news []string) string // ends an insert AS r: an existing row gets sums of columns, and new values
 	AsRow        string                                       // names the row r that such an insert finds
 	Minute       string                                       // the minute that {now} is in
@@ -147,7 +146,7 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 		"{lock}", lock, "{lock free}", free, "{unit}", w.Unit, "{micros now}", w.Micros("{now}"),
 		"{by rank}", cmp.Or(w.Lanes.ByRank, "{messages}"), "{by lane}", cmp.Or(w.Lanes.ByLane, "{messages}"),
 		"{crashed by lane}", cmp.Or(w.Lanes.Crashed, "{messages}"), "{plan}", w.Lanes.Plan, "{by key}", w.Lanes.ByKey,
-		"{from nothing}", w.Lanes.Nothing, "{keep consumed}", w.KeepConsumed,
+		"{from nothing}", w.Lanes.Nothing,
 	}
 	inTraits := strings.NewReplacer(tables...)
 	for i := range traits {

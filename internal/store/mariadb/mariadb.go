@@ -53,8 +53,8 @@ FROM information_schema.tables WHERE table_schema = DATABASE() AND RIGHT(table_n
 		KeepConsumer: "ON DUPLICATE KEY UPDATE consumer_type = consumer_type", Merge: dialect.OnDuplicate,
 		Minute: "{now} - {now} % 60000000", KeepSlot: "ON DUPLICATE KEY UPDATE name = name",
 		KeepNamed: "ON DUPLICATE KEY UPDATE name = name", ShareLock: " LOCK IN SHARE MODE",
-		KeepConsumed: "ON DUPLICATE KEY UPDATE id = id",
-		Lanes:        laneTraits(), Columns: dialect.PickColumns("OCTET_LENGTH(%s)"), HeldLanes: heldLanesSQL + `{names}`,
+
+		Lanes: laneTraits(), Columns: dialect.PickColumns("OCTET_LENGTH(%s)"), HeldLanes: heldLanesSQL + `{names}`,
 		HeldIDs: `SELECT h.id FROM {claims} c, JSON_TABLE(c.message_ids, '$[*]' COLUMNS (id BIGINT PATH '$')) h WHERE c.consumer_type {names}`,
 		KeyOf:   `(SELECT l.order_key FROM {lanes} l WHERE l.id = m.id) AS order_key, (SELECT l.lane FROM {lanes} l WHERE l.id = m.id) AS lane`,
 		HasKey:  `m.id IN (SELECT l.id FROM {lanes} l WHERE l.order_key = ?)`,

@@ -42,8 +42,7 @@ func traits() dialect.Traits {
 		Place: "sequence", Unplaced: "0", Last: "(SELECT COALESCE(MAX(h.sequence), 0) FROM {events} h)", // 0: there is no lookup
 		Once: "MATERIALIZED", Size: "json_array_length(c.message_ids)", KeepConsumer: dialect.OnConsumer, KeepSlot: dialect.OnSlot,
 		Merge: dialect.OnConflict, AsRow: " AS r", Minute: "{now} - {now} % 60000000", KeepNamed: dialect.OnNamed,
-		KeepConsumed: dialect.OnConsumed,
-		KeyRates:     "message_key_rates", KeyOf: "m.order_key, m.lane",
+		KeyRates: "message_key_rates", KeyOf: "m.order_key, m.lane",
 		Instr: "instr", Bytes: "length(CAST(%s AS BLOB))", Keyed: "m.insert_id = ?", LastRank: "NULL",
 		Columns:   dialect.PickColumns("length(CAST(%s AS BLOB))"),
 		HeldLanes: `SELECT j.value AS lane FROM {claims} c, json_each(c.lanes) j WHERE c.consumer_type {names}`, HeldIDs: `SELECT j.value FROM {claims} c, json_each(c.message_ids) j WHERE c.consumer_type {names}`, Among: "IN (SELECT value FROM json_each(?))",
