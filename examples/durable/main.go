@@ -1,6 +1,6 @@
-// The durable example fulfils an order in three steps. Its process is killed in the middle of the third. The
-// next process goes on there: it does not reserve or charge again. It needs nothing but Go, and takes a few
-// seconds.
+// The durable example fulfils two orders in three steps each, and then closes the day. Its process is killed in
+// the middle of the third step of an order. The next process goes on there: it does not reserve or charge again.
+// At the end the example shows what ran. It needs nothing but Go, and takes a few seconds.
 package main
 
 import (
@@ -19,6 +19,7 @@ import (
 	"github.com/uptrace/bun/dialect/sqlitedialect"
 	_ "modernc.org/sqlite"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -44,7 +45,7 @@ func run(ctx context.Context) error {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "shop.db")
-	if err := order(ctx, path); err != nil {
+	if err := orders(ctx, path); err != nil {
 		return err
 	}
 	for _, how := range []string{"dies", "lives"} {
@@ -57,11 +58,11 @@ func run(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return show(ctx, path)
 }
 
-// order produces one message.
-func order(ctx context.Context, path string) error {
+// orders produces a message for each order, and one for when all of them are fulfilled.
+func orders(ctx context.Context, path string) error {
 	db, registry, err := open(path, new(shop))
 	if err != nil {
 		return err
@@ -74,8 +75,37 @@ func order(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	_, err = producer.Produce(ctx, db, Fulfil{Order: 17})
-	return err
+	all := outbox.Group("monday")
+	return producer.RunInTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
+		for _, number := range []int{17, 18} {
+			if _, err := producer.Produce(ctx, tx, Fulfil{Order: number}, all); err != nil {
+				return err
+			}
+		}
+		return producer.WhenDone(ctx, tx, all, CloseDay{Day: "monday"})
+	})
+}
+
+// show prints what ran.
+func show(ctx context.Context, path string) error {
+	db, registry, err := open(path, new(shop))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	client, err := admin.NewClient(registry)
+	if err != nil {
+		return err
+	}
+	consumed, _, err := client.Consumed(ctx, db, admin.ConsumedFilter{}, admin.Page{})
+	if err != nil {
+		return err
+	}
+	fmt.Println("What ran, the newest first:")
+	for _, m := range consumed {
+		fmt.Printf("  %s %s: %s, attempt %d\n", m.Consumer, m.Payload, m.Outcome, m.Attempts)
+	}
+	return nil
 }
 
 // work runs a processor until nothing is left.
@@ -102,7 +132,8 @@ func work(ctx context.Context, path string, dies bool) error {
 			return err
 		case <-time.After(50 * time.Millisecond):
 		}
-		if left, err = db.NewSelect().Table("consumer_messages").Count(ctx); err != nil {
+		const pending = "SELECT (SELECT count(*) FROM consumer_messages) + (SELECT count(*) FROM message_groups)"
+		if err := db.NewRaw(pending).Scan(ctx, &left); err != nil {
 			return err
 		}
 	}
@@ -115,7 +146,9 @@ func open(path string, s *shop) (*bun.DB, *bus.Registry, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	registry, err := bus.NewRegistry(bus.Consume("fulfil", s.fulfil))
+	registry, err := bus.NewRegistry(
+		bus.Consume("fulfil", s.fulfil, bus.Concurrency(1), bus.Keep(24*time.Hour), bus.KeepPayload()),
+		bus.Consume("close-day", s.closeDay, bus.Keep(24*time.Hour), bus.KeepPayload()))
 	if err != nil {
 		return nil, nil, errors.Join(err, conns.Close())
 	}

@@ -16,6 +16,14 @@ type Fulfil struct {
 // PayloadType is its name in the tables.
 func (Fulfil) PayloadType() string { return "order.fulfil" }
 
+// CloseDay is produced when all orders of a day are fulfilled.
+type CloseDay struct {
+	Day string `json:"day"`
+}
+
+// PayloadType is its name in the tables.
+func (CloseDay) PayloadType() string { return "day.close" }
+
 // Receipt is what the payment provider answers.
 type Receipt struct {
 	Number string `json:"number"`
@@ -23,7 +31,7 @@ type Receipt struct {
 
 // shop has the consumers.
 type shop struct {
-	dies bool // in the middle of the last step
+	dies bool // in the middle of the last step of order 17
 }
 
 // snippet: steps
@@ -59,10 +67,15 @@ func (s *shop) charge(_ context.Context, order Fulfil) (Receipt, error) {
 }
 
 func (s *shop) ship(_ context.Context, order Fulfil, shelf string, receipt Receipt) (string, error) {
-	if s.dies {
+	if s.dies && order.Order == 17 {
 		fmt.Printf("  order %d: the process is killed while it ships\n", order.Order)
 		os.Exit(9)
 	}
 	fmt.Printf("  order %d: shipped from %s, receipt %s\n", order.Order, shelf, receipt.Number)
 	return "parcel", nil
+}
+
+func (s *shop) closeDay(_ context.Context, day CloseDay) error {
+	fmt.Printf("  %s: all orders are shipped\n", day.Day)
+	return nil
 }
