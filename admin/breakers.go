@@ -12,7 +12,7 @@ import (
 // consumer, except one probe at a time.
 type OpenBreaker struct {
 	OpenedAt time.Time `json:"opened_at"`
-	// Failed of Runs runs within the window failed, which opened it.
+	// Failed is how many of the Runs in the window failed when it opened.
 	Failed int64 `json:"failed"`
 	Runs   int64 `json:"runs"`
 	// NextProbeAt is the earliest start of the next probe: see [Client.Probe].

@@ -68,12 +68,14 @@ func (c *Client) RunNow(ctx context.Context, db bus.Handle, ids ...int64) (Resul
 	return c.change(ctx, db, "run now", store.PendingChange{}, ids)
 }
 
-// Repeat produces consumed messages again, each for the consumer that consumed it, and returns the new
-// message ids in the order of ids. A repetition has the payload and the headers of its message, without
-// deadline and insert id, and the header asyncmonolith-repeats with its message id.
+// Repeat produces consumed messages again, each for the consumer that consumed it. It returns the
+// new message ids, in ascending order of the given ids; an id listed twice counts once. A
+// repetition has the payload and the headers of its message, without deadline and insert id, and
+// the header asyncmonolith-repeats with its message id.
 //
-// It changes nothing and returns [ErrNotFound] if one of the messages is not kept (any more), and
-// [ErrPayloadNotKept] if its payload is not. It accepts 1 to 500 ids.
+// If one of the messages is no longer kept, Repeat changes nothing and returns [ErrNotFound]. If a
+// payload was not kept, it changes nothing and returns [ErrPayloadNotKept]. It accepts 1 to 500
+// ids.
 func (c *Client) Repeat(ctx context.Context, db bus.Handle, ids ...int64) (repeated []uuid.UUID, err error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	if len(ids) < 1 || len(ids) > adminBatch {

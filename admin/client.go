@@ -38,7 +38,8 @@ var ErrNotFound = errors.New("no such pending message")
 // data use their own transactions. Cancel, Reschedule and RunNow refuse a transaction
 // (bus.ErrInvalidOption) on MariaDB, and on PostgreSQL for messages with keys: it would block their
 // consumers. On SQLite they accept one. With the context of outbox.Producer.RunInTx, or of a
-// transactional consumer, pass methods that change data that transaction: see outbox.ErrNotInTx.
+// transactional consumer, methods that change data need that transaction as db: see
+// outbox.ErrNotInTx.
 //
 // All methods return outbox.ErrSchemaOutdated when the tables are missing or too old. They return
 // database errors wrapped.

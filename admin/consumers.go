@@ -135,8 +135,8 @@ func (c *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([
 	return queues, nil
 }
 
-// Unhandled is a kind of message that is not handled: by the registry in [Client.Unhandled], by any
-// live process in what ops.Session.Check finds.
+// Unhandled is a kind of message that no consumer handles: none of the registry in
+// [Client.Unhandled], none of a live process in the findings of ops.Session.Check.
 type Unhandled struct {
 	Consumer    string `json:"consumer"`
 	PayloadType string `json:"payload_type"`

@@ -17,8 +17,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// Explanation is the reason why a message, or those of a consumer, do not run. It holds no payload,
-// headers or error texts except CircuitError: use [Client.Get] or poison.Store.Get for those.
+// Explanation is the reason why a message does not run, or why the messages of a consumer do not.
+// It holds no payload, headers or error texts except CircuitError: use [Client.Get] or
+// poison.Store.Get for those.
 type Explanation struct {
 	Reason State `json:"reason"`
 	// Text is a sentence to show, with names, times and counts. In [Queue].Stops it has no times and

@@ -103,8 +103,8 @@ const (
 	OtherPayload State = "other_payload"
 	// Paused: its consumer is paused.
 	Paused State = "paused"
-	// Suspect: it is due, but its process crashed before; suspects run separately from other
-	// messages.
+	// Suspect: it is due, but a process was lost while it held the message. Suspects run separately
+	// from other messages.
 	Suspect State = "suspect"
 	// KeyBlocked: a poisoned message of its key blocks it: see bus.BlockKey.
 	KeyBlocked State = "key_blocked"
@@ -265,10 +265,11 @@ type Page struct {
 	// After is the position that the listing returned, or empty for the start. It may be stored,
 	// for example in a link.
 	After string `json:"after"`
-	// ScanLimit is the maximum number of messages that [Client.List] scans for a page, matching or
-	// not. It bounds the cost of rare matches. A page may then be short or empty although there is
-	// a next one. With a limit, messages with keys are listed after all others, by consumer and
-	// key. A filter by insert id uses an index and ignores the limit. Defaults to 0, no limit.
+	// ScanLimit is the maximum number of messages that [Client.List] or [Client.Consumed] scans for
+	// a page, matching or not. It bounds the cost of rare matches. A page may then be short or
+	// empty although there is a next one. With a limit, Client.List returns messages with keys
+	// after all others, by consumer and key. Its filter by insert id uses an index and ignores the
+	// limit. Defaults to 0, no limit.
 	ScanLimit int `json:"examine,omitempty"`
 	// Brief makes poison.Store.List leave out payloads, headers and errors. A payload may have 1 MiB.
 	Brief bool `json:"-"`

@@ -35,11 +35,11 @@ type Process struct {
 	Schedules   []string          `json:"schedules,omitempty"`   // payload types whose schedules it fires
 	Projections []string          `json:"projections,omitempty"` // names with versions
 	Relays      []string          `json:"relays,omitempty"`      // names
-	Connections int               `json:"connections,omitempty"` // most connections of its pool; 0 if not known
+	Connections int               `json:"connections,omitempty"` // maximum connections of its pool; 0 if not known
 
 	Running int      `json:"running"`         // consumers running at its last report
 	Queued  int      `json:"queued"`          // claimed messages waiting for a worker
-	Limit   int      `json:"limit"`           // the most that may run at once
+	Limit   int      `json:"limit"`           // maximum number of consumers running at once
 	Stuck   []string `json:"stuck,omitempty"` // consumers that ignored their timeout
 	// OpenCircuits are the circuits and circuit breakers that were open there at its last report. The
 	// reason is an error text of at most 300 bytes. A program of an older version reports names alone.
@@ -53,8 +53,9 @@ type ProcessConsumer struct {
 	PayloadTypes []string      `json:"payload_types"`    // current and former names
 	Timeout      time.Duration `json:"-"`                // of a run: see bus.Timeout
 	MaxAttempts  int           `json:"max_attempts"`     // see bus.MaxAttempts
-	// Limit is the most runs in all processes together, and LimitName the name of a limit that
-	// several consumers share: see bus.GlobalConcurrency and bus.SharedConcurrency. 0 is no limit.
+	// Limit is the maximum number of runs in all processes together: see bus.GlobalConcurrency. 0
+	// means no limit. LimitName is the name of a limit that several consumers share: see
+	// bus.SharedConcurrency.
 	Limit     int    `json:"limit,omitempty"`
 	LimitName string `json:"limit_name,omitempty"`
 	// Rate messages start within RatePer, in all processes together: see bus.RateLimit. 0 is no

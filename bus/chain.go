@@ -34,8 +34,8 @@ type ProduceFunc func(ctx context.Context, b *Batch) error
 type ProduceMiddleware func(next ProduceFunc) ProduceFunc
 
 // Compose wraps h in layers. The first layer listed is the outermost: it sees a message first and
-// its outcome last. If h is nil, the chain is one for the library, which ends it with a handler for
-// each message. A nil layer panics.
+// its outcome last. If h is nil, the library ends the chain with a handler for each message. A nil
+// layer panics.
 func Compose(h Handler, layers ...Middleware) Handler {
 	if h == nil {
 		h = deliver
@@ -47,8 +47,7 @@ func Compose(h Handler, layers ...Middleware) Handler {
 }
 
 // ComposeProduce wraps produce in layers. The first layer listed is the outermost. If produce is
-// nil, the chain is one for the library, which ends it with a function for each batch. A nil layer
-// panics.
+// nil, the library ends the chain with a function for each batch. A nil layer panics.
 func ComposeProduce(produce ProduceFunc, layers ...ProduceMiddleware) ProduceFunc {
 	if produce == nil {
 		produce = write
@@ -59,9 +58,9 @@ func ComposeProduce(produce ProduceFunc, layers ...ProduceMiddleware) ProduceFun
 	return produce
 }
 
-// PerMessage turns a function of one message into a ProduceMiddleware. fn is called for one message
-// of a batch after the other, before the batch goes on, and concurrently for several batches. The
-// first error stops the batch, and nothing is written.
+// PerMessage turns a function of one message into a ProduceMiddleware. fn is called for the
+// messages of a batch one after the other, before the batch is passed on. It is called concurrently
+// for several batches. The first error stops the batch, and nothing is written.
 func PerMessage(fn func(ctx context.Context, m *Message) error) ProduceMiddleware {
 	return func(next ProduceFunc) ProduceFunc {
 		return func(ctx context.Context, b *Batch) error {

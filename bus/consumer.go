@@ -15,7 +15,7 @@ import (
 
 // Consumer is a named function for one payload type, or with [ConsumeRaw] for several, ready to be
 // registered. Package outbox makes transactional ones. A Consumer is immutable and safe for
-// concurrent use. The zero value is refused by [NewRegistry].
+// concurrent use. [NewRegistry] refuses the zero value.
 type Consumer struct {
 	name        string
 	payloadType string
@@ -293,7 +293,7 @@ func PayloadAliases(payloadTypes ...string) ConsumerOption {
 	return func(c *ConsumerConfig) { c.PayloadAliases = append(c.PayloadAliases, payloadTypes...) }
 }
 
-// Forwards is for consumers that forward messages to other programs, as relay.NewForwarder does.
+// Forwards marks a consumer that forwards messages to other programs, as relay.NewForwarder does.
 // Use it in [Declare] as well, so that the key is stored.
 //
 // Keys are stored for the consumer, although it does not use them, so that [Message.OrderingKey] is

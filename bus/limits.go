@@ -47,7 +47,7 @@ func setLimit(c *ConsumerConfig, option, name string, n int) {
 
 // RateLimit lets n runs of the consumer start in each period per, in all processes together. Unused
 // starts accumulate, so that up to burst runs may start at once. Retries count. Claimed messages
-// that do not start do not count, nor do transactions that are repeated at once. n is 1 or more, up
+// that do not start, and transactions that are repeated at once, do not count. n is 1 or more, up
 // to a million a second; per is more than 0, up to 24 h; burst is 1 to n. Defaults to no limit.
 func RateLimit(n int, per time.Duration, burst int) ConsumerOption {
 	return func(c *ConsumerConfig) {

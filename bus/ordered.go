@@ -25,9 +25,9 @@ const (
 )
 
 // Ordered runs the messages of one key one after the other, in all processes together, in the order
-// in which they were produced. One message is before another if its produce was committed before
-// the other began, or came first in the same transaction. The later message does not start before
-// the earlier is done, discarded, cancelled, or poisoned with [SkipPoisoned].
+// in which they were produced. A message precedes another if its transaction committed before the
+// other was produced, or if it was produced first in the same transaction. The later message does
+// not start before the earlier is done, discarded, cancelled, or poisoned with [SkipPoisoned].
 //
 // Messages of concurrent produces run in any order, but never two at once, except for a handler
 // that ignores the end of its context. While a message waits for its next attempt, so do those

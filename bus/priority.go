@@ -22,7 +22,7 @@ const (
 const maxAging = 24 * time.Hour
 
 // Prioritized makes the consumer run messages of a higher priority (outbox.Priority) first. Each
-// level is worth a head start of aging: a message that has been due for longer than that still goes
+// level is worth a head start of aging. A message that has been due longer than a head start goes
 // first, so that none waits forever. aging is 1 s to 24 h; start with 5 minutes. Without this
 // option the consumer ignores priorities.
 //

@@ -18,11 +18,12 @@ import (
 // in schema 3. What was stored before the type had the method is schema 1. The method is called on
 // the zero value and must always return the same functions.
 //
-// A message keeps the schema in which it was produced: see [Message.Schema]. Its text passes through
-// the upcasters before it is decoded, wherever it comes from: pending and poisoned messages,
-// schedules, and records of a broker. A process that does not know a message's schema, because a
-// newer release has produced it, snoozes the message for 1 s to 30 s, so that a newer process gets
-// it. The message notes that in its errors. eventlog.Event uses the method, too.
+// A message keeps the schema in which it was produced: see [Message.Schema]. Its text passes
+// through the upcasters before it is decoded, wherever it comes from: pending and poisoned
+// messages, schedules, and records of a broker. A process that does not know a message's schema,
+// because a newer release has produced it, snoozes the message for 1 s to 30 s, so that a newer
+// process gets it. The wait is recorded in the errors of the message. eventlog.Event uses the
+// method, too.
 //
 // An upcaster must be pure. It is called for each delivery, concurrently, within the consumer's
 // timeout. If it fails or panics, the message is poisoned with a [DecodeError]. If it returns

@@ -19,9 +19,9 @@ import (
 //
 // A difference that a deploy would break stays a failure: a payload, a consumer or an alias that is
 // gone, a field that is gone or has another type, a consumer that now needs a key. Stored messages,
-// and processes of the previous release, still have it. The failure says what to do. A higher schema
-// (bus.Upcaster) allows any change of a payload's fields. If nothing is stored that needs what is
-// gone, delete it from the file by hand.
+// and processes of the previous release, still have it. The failure explains what to do. A higher
+// schema (bus.Upcaster) allows any change of a payload's fields. If nothing is stored that needs
+// what is gone, delete it from the file by hand.
 //
 // A difference that only adds is accepted with the flag -update, which the test's package declares
 // itself; that also writes the first file:

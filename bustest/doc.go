@@ -7,6 +7,5 @@
 // delays and schedules become due when [Kit.Advance] moves the clock. A [FakeProducer], and
 // [Decider] for deciders of the event log, need no database.
 //
-// It is not meant for testing the library itself, starts nothing in the background and never
-// sleeps.
+// It starts nothing in the background and never sleeps.
 package bustest

@@ -9,9 +9,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/steps"
 )
 
-// Steps returns a context in which outbox.Step works without a Processor, for a test that calls a consumer's
-// function itself. Each call of the returned function begins another attempt at the same message: what is
-// stored stays stored.
+// Steps returns a function that makes contexts in which outbox.Step works without a Processor, for
+// a test that calls a consumer's function itself. Each call begins another attempt at the same
+// message: what is stored stays stored. Results are encoded as JSON.
 func Steps(ctx context.Context) (attempt func() context.Context) {
 	m := new(memory)
 	n := 0

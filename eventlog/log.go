@@ -31,8 +31,8 @@ type sender interface {
 // Inline is called with events in the transaction that appends them. Package projection makes an
 // Inline from a projection.
 type Inline interface {
-	// InlineName is the same in all processes. While the inline's tables are rebuilt, appends that
-	// it handles wait.
+	// InlineName is the same in all processes. A rebuild of the tables locks this name: appends of
+	// events that the inline handles wait for its end.
 	InlineName() string
 	// Handles reports whether ApplyInline is called for events of a type.
 	Handles(payloadType string) bool

@@ -164,8 +164,8 @@ func checkCategories(categories []string) error {
 }
 
 // ReadLog reads the events after a position, 0 for all, in the order of their positions, up to the
-// last position when the reading begins. It reads no event before all earlier ones. Skipped events
-// and errors are as for [Log.ReadStream]. For an unknown type in the filter the error is an
+// last position when the reading begins. No event appears before one with a lower position. Skipped
+// events and errors are as for [Log.ReadStream]. For an unknown type in the filter the error is an
 // *[UnknownTypeError], and for an invalid category bus.ErrInvalidOption.
 //
 // Processes that run projections assign positions to events. If none runs, call

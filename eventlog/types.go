@@ -15,8 +15,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// ErrSkipEvent is returned by an upcaster for an obsolete event. Readers skip the event, and a
-// message that delivers it is done without running.
+// ErrSkipEvent is returned by an upcaster for an obsolete event. Readers skip the event. A message
+// that delivers it is discarded (bus.Discard) when it runs.
 var ErrSkipEvent = store.ErrDropped
 
 type upcast func(ctx context.Context, text []byte) ([]byte, error)
@@ -46,7 +46,7 @@ type Type struct {
 type TypeOption func(*Type)
 
 // Event makes E an event type, under the name that its PayloadType returns. If E has a method
-// Upcasters, they are its upcasters, and it needs no [Schema] and [Upcaster]: see bus.Upcaster.
+// Upcasters, Event uses its result: see bus.Upcaster. [Schema] and [Upcaster] are then not needed.
 // [NewTypes] reports configuration errors.
 func Event[E bus.Payload](options ...TypeOption) Type {
 	// A consumer makes the rules for payloads and decode errors the same for events and messages.

@@ -31,10 +31,11 @@
 //
 // OnStart returns the errors of the processors' Check methods. OnStop stops claiming and lets
 // running consumers finish for ProcessorConfig.DrainTimeout (10 s), or for four fifths of what is
-// left of fx's stop timeout (15 s by default, see fx.StopTimeout). The last fifth is reserved for
-// the hooks that stop later, because fx skips them when time runs out. Consumers that still run are
-// then cancelled, and their messages are released. A processor that ends by itself has failed: it
-// shuts the application down with exit code 1, and OnStop returns its error.
+// left of fx's stop timeout (15 s by default, see fx.StopTimeout), whichever is shorter. The last
+// fifth is reserved for the hooks that stop later, because fx skips them when time runs out.
+// Consumers that still run are then cancelled, and their messages are released. A processor that
+// ends by itself has failed: it shuts the application down with exit code 1, and OnStop returns its
+// error.
 //
 // # Telemetry
 //
@@ -46,7 +47,7 @@
 // *trace.TracerProvider; providing only that is an error. At start, a line at level Info logs what
 // is on.
 //
-// All chains are wired, the queues are sampled every 15 s, and processors poll under amotel.Quiet.
-// The application's ProcessorConfig.Middleware replaces the whole consume chain, including
-// telemetry: put Telemetry.Consume in it.
+// Telemetry then wraps all chains, and samples the queues every 15 s. Processors poll under
+// amotel.Quiet. The application's ProcessorConfig.Middleware replaces the whole consume chain,
+// including telemetry: put Telemetry.Consume in it.
 package fxmodule

@@ -17,8 +17,7 @@ import (
 //     has no telemetry: see the package comment;
 //   - *inbox.Runner and *relay.Runner, which it runs; they are nil without [Receivers] and
 //     [LogForwarders];
-//   - *ops.Service, for operators, and an *ops.Runner, which it runs and which carries out their
-//     operations.
+//   - *ops.Service, for operators, and an *ops.Runner for their operations, which it runs.
 //
 // With [EventLog] it also runs a *projection.Runner. It starts and stops like the processors: see
 // the package comment.
@@ -47,20 +46,20 @@ func module() fx.Option {
 	)
 }
 
-// ConsumeMiddleware is the application's own layers of the consume chain, first outermost. They run
-// inside the ready-made ones, directly around the consumer. It is one ordered value and not a
+// ConsumeMiddleware lists the application's own layers of the consume chain, first outermost. They
+// run inside the ready-made ones, directly around the consumer. It is one ordered value and not a
 // group, because fx shuffles groups. It cannot be combined with outbox.ProcessorConfig.Middleware,
 // which replaces the whole chain. For another Backoff, provide a ProcessorConfig with a Middleware
 // made by middleware.Default. Layers are called concurrently.
 type ConsumeMiddleware []bus.Middleware
 
-// OuterMiddleware is layers of the consume chain that see every run and its final outcome, first
+// OuterMiddleware lists layers of the consume chain that see every run and its final outcome, first
 // outermost: see OuterMiddleware of middleware.Options. It cannot be combined with
 // outbox.ProcessorConfig.Middleware, which replaces the whole chain. Layers are called
 // concurrently.
 type OuterMiddleware []bus.Middleware
 
-// ProduceMiddleware is the application's own layers of the produce chain, first outermost. It
+// ProduceMiddleware lists the application's own layers of the produce chain, first outermost. It
 // cannot be combined with outbox.ProducerConfig.Middleware. Layers are called concurrently.
 type ProduceMiddleware []bus.ProduceMiddleware
 

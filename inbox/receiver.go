@@ -33,8 +33,8 @@ type Receiver struct{ receiver *receiver }
 
 // NewReceiver makes a receiver of a subscription: it accepts events of the types given by [Accept].
 // Other events are acknowledged and counted, because a topic may be shared. If another instance of
-// the receiver accepts that type, this instance runs an older release. It returns the batch to the
-// broker, pauses for 30 s and tries again. It acknowledges such events once the newer instances
+// the receiver accepts such a type, this instance has the older release: it returns the batch to
+// the broker, pauses for 30 s and tries again. It acknowledges such events once the newer instances
 // have been gone for 3 min.
 //
 // Accepted records become messages of the consumers registered for the payload, or of the consumers

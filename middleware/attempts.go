@@ -13,9 +13,10 @@ import (
 
 // Attempts applies the retry policy: it turns an error into an outcome error. The message is
 // retried after the consumer's backoff. After MaxAttempts failed runs the outcome is bus.Condemned,
-// for which [Poison] poisons the message. A [backoff.PermanentError] has that outcome at once, as
-// with bus.Permanent. Consumers without a backoff use the fallback, which is called concurrently;
-// nil means [Exponential] with the consumer's AttemptDelay.
+// for which [Poison] poisons the message. A [*backoff.PermanentError]
+// (github.com/cenkalti/backoff/v4) has that outcome at once, like bus.Permanent. Consumers without
+// a backoff use the fallback, which is called concurrently; nil means [Exponential] with the
+// consumer's AttemptDelay.
 //
 // Without this layer, an error is retried after AttemptDelay and no attempt is counted.
 func Attempts(fallback func(attempt int) time.Duration) bus.Middleware {

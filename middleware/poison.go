@@ -9,8 +9,8 @@ import (
 )
 
 // OnPoison is called with the reason and the error before a message is poisoned. It runs before
-// that commits, so after a crash it may be called twice. It is called concurrently. A panic does
-// not keep the message from being poisoned.
+// that commits, so after a crash it may be called twice. It is called concurrently. If it panics,
+// the message is poisoned all the same.
 type OnPoison func(ctx context.Context, m *bus.Message, reason string, err error)
 
 // Poison poisons a message whose outcome is bus.Condemned: [Attempts] or bus.Permanent set it. It

@@ -9,8 +9,9 @@ import (
 )
 
 // SkipOnReplay skips replayed messages for the named consumers, or for all if none are named. Use
-// it for effects that must not happen twice, such as mails. Messages are replayed by
-// eventlog.Log.Replay, and to a receiver with inbox.MarkAsReplay. A skipped message counts as done.
+// it for effects that must not happen twice, such as mails. Replayed messages come from
+// eventlog.Log.Replay, or from a receiver with inbox.MarkAsReplay. A skipped message counts as
+// done.
 func SkipOnReplay(consumers ...string) bus.Middleware {
 	consumers = slices.Clone(consumers)
 	return func(next bus.Handler) bus.Handler {

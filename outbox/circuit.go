@@ -17,16 +17,16 @@ import (
 // While the circuit is open, the process claims only single probe messages for the consumers that
 // have it ([WithCircuit]). The first probe starts after a second, the next two seconds later. The
 // wait then doubles up to 30 s. A successful probe closes the circuit. Claimed messages are
-// released, and pending messages are not written. While the circuit is open, a handler's error
-// counts no attempt and the message is released. Permanent, Discard, Snooze and panics act as
-// usual.
+// released. Pending messages are not changed. While the circuit is open, a handler's error,
+// bus.RetryAfter included, releases the message without counting an attempt. bus.Permanent,
+// bus.Discard, bus.Snooze and panics act as usual.
 //
 // A Circuit affects this process only. The zero value is closed. It is safe for concurrent use, and
 // must not be copied.
 type Circuit struct{ state flow.Circuit }
 
-// WithCircuit gives a consumer a circuit. Consumers may share one. It excludes bus.CircuitBreaker:
-// NewProcessor refuses both together, and nil.
+// WithCircuit gives a consumer a circuit. Consumers may share one. It excludes bus.CircuitBreaker.
+// [NewProcessor] refuses both together, and a nil circuit.
 func WithCircuit(c *Circuit) bus.ConsumerOption {
 	return func(config *bus.ConsumerConfig) {
 		if c == nil {

@@ -17,10 +17,10 @@ import (
 // The function's type decides whether tx is a bun.Tx or a *sql.Tx. Package pgxtx has consumers with
 // a pgx.Tx.
 //
-// fn must not commit or roll back tx, not even in SQL; its result decides. If fn ends tx and returns
-// nil, the message is poisoned at once, except where an end in SQL cannot be told from one by the
-// server (MariaDB, SQLite). fn must close its rows before it returns, or else the run fails.
-// Savepoints named asyncmonolith are the library's.
+// fn must not commit or roll back tx, not even in SQL; its result decides. If fn ends tx and
+// returns nil, the message is poisoned at once. MariaDB and SQLite are exceptions for an end in
+// SQL: the library cannot distinguish it from one by the server. fn must close its rows before it
+// returns, or else the run fails. Savepoints named asyncmonolith are the library's.
 //
 // Keep such consumers short: each holds a connection and a row lock. On SQLite each holds the
 // database's write lock, and its timeout must be less than busy_timeout. Effects outside of tx, and

@@ -65,9 +65,10 @@ func (p *Producer) deliverIn(
 
 // WhenDone produces the payload once no member of the group is pending: each one was consumed,
 // discarded, cancelled or deleted. A group without members is done at once. group is the option of
-// [Group]. The call is part of the transaction db, as with [Producer.Produce], whose checks and errors
-// it has. A second call for a group that is not done is an [ErrGroupExists]; a name can be used again
-// afterwards.
+// [Group]. The call is part of the transaction db, as with [Producer.Produce], whose checks and
+// errors it has. A poisoned member keeps the group waiting: see [IfPoisoned]. A second call for a
+// group that is not done returns [ErrGroupExists]. Once the group is done, its name can be used
+// again.
 //
 // The payload passes through the produce chain now, and is written for its consumers by a
 // [Processor] when the group is done, exactly once. A delay counts from then. The payload cannot be a

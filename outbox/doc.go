@@ -12,5 +12,6 @@
 // message. A crash repeats at most the messages in flight. A message that kills its process is
 // poisoned after three deliveries. It runs alone in the last one, so other messages are not
 // affected. There is no global order. While an ordinary consumer runs, the library holds no row
-// lock or transaction open. A ConsumeTx consumer runs inside a transaction that locks its own row.
+// lock and no open transaction. A ConsumeTx consumer runs inside a transaction that locks its own
+// row.
 package outbox

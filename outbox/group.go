@@ -13,12 +13,13 @@ import (
 // produce.
 var ErrGroupExists = errors.New("the group has a payload of WhenDone already")
 
-// Group makes the message a member of a group: see [Producer.WhenDone]. A member's consumer finds the
-// name in bus.Message.Group and passes it on to messages that belong to the group, too. A message that
-// [InsertID] leaves out is no member; one that replaces a member joins its own group instead.
+// Group makes the message a member of a group: see [Producer.WhenDone]. A member's consumer finds
+// the name in bus.Message.Group and passes it on to messages that belong to the group, too. A
+// duplicate that [InsertID] drops does not become a member. A message that replaces a member
+// ([Replace]) is a member of its own group only.
 //
-// A name has 1 to 255 bytes without control characters. Messages of a group are not handed off at
-// commit: they wait to be claimed.
+// A name has 1 to 255 bytes without control characters. Members wait to be claimed:
+// [Producer.RunInTx] does not start them at once.
 func Group(name string) Option {
 	return func(m *bus.Message) error {
 		if err := limits.CheckName(name); err != nil {
@@ -53,8 +54,9 @@ func (i ifPoisoned) applyTo(w *whenDone) error {
 	return nil
 }
 
-// IfPoisoned produces another payload, with its own options, if a member of the group is poisoned once
-// none is pending. Without it the group waits until its poisoned members are requeued or discarded.
+// IfPoisoned produces another payload instead, with its own options, if a member of the group is
+// poisoned when none is pending. Without it the group waits until its poisoned members are requeued
+// or discarded.
 func IfPoisoned(payload bus.Payload, options ...Option) WhenDoneOption {
 	return ifPoisoned{Item{Payload: payload, Options: options}}
 }

@@ -47,7 +47,8 @@ func debounced(beside bool) error {
 // [Receipt] counts it as a duplicate. Once the message is consumed, the key is free again. A policy
 // changes that: at most one of [Replace], [Debounce] and [UniqueFor] is allowed.
 //
-// A running message counts as pending: a handler that produces its own key has no effect.
+// A running message counts as pending. Without a policy, a handler that produces its own key
+// therefore produces a duplicate.
 //
 // A key has 1 to 255 bytes. An empty key is an error, since it is most likely a mistake. A second
 // InsertID for one message is an error, too.
@@ -75,14 +76,16 @@ func InsertID(key string, policy ...DuplicatePolicy) Option {
 }
 
 // DuplicatePolicy sets how [InsertID] treats duplicates. Make it with [Replace], [Debounce] or
-// [UniqueFor]; all need PostgreSQL or SQLite, and are an errors.ErrUnsupported elsewhere.
+// [UniqueFor]; all need PostgreSQL or SQLite. On other databases Produce returns
+// errors.ErrUnsupported.
 type DuplicatePolicy struct {
 	set func(m *bus.Message) error
 }
 
-// Replace has the new message replace the pending one. The consumer gets the newest payload and
+// Replace makes the new message replace the pending one. The consumer gets the newest payload and
 // headers, with no failed run counted. The message is due at the later of its own time and that of
-// the replaced one. Of several messages in one call with the same key, only the last one is written.
+// the replaced one. Of several messages in one call with the same key, only the last one is
+// written.
 //
 // A message that is running when it is replaced continues, and the new one runs after it or beside
 // it. Crashes stay counted. Replacing waits for a transactional consumer that runs the old message.

@@ -20,22 +20,22 @@ type ProcessorConfig struct {
 	// BatchSize is the maximum number of messages per claim: 1 or more. A claim normally takes up
 	// to 500. If consumers finish more than 16,000 messages per second, it takes more, up to
 	// BatchSize. It bounds what a crash can repeat: at most Fetchers x BatchSize + Concurrency
-	// messages wait or run. Claiming pauses while more than 5 x BatchSize, or 1,000, outcomes are
-	// not written yet. Defaults to 2000.
+	// messages wait or run. Claiming pauses while more than 5 x BatchSize outcomes, and more than
+	// 1,000, are not written yet. Defaults to 2000.
 	BatchSize int
 	// PollInterval is the wait between polls while no message is due, ±20 %: more than 0. Wake-ups
 	// shorten it. Defaults to 1 s.
 	PollInterval time.Duration
 	// Concurrency is the maximum number of calls of consumers that run at once: 1 or more. A batch
-	// is one call. With several consumers, each leaves workers free for the others: as many as it
-	// uses, up to an eighth of Concurrency, or up to 1 if that is more. A slow consumer therefore
-	// does not block the others. Defaults to 64.
+	// is one call. With several consumers, each leaves as many workers free for the others as it
+	// uses, up to an eighth of Concurrency and at least up to 1. A slow consumer therefore does not
+	// block the others. Defaults to 64.
 	Concurrency int
-	// TxConcurrency is the maximum number of calls of transactional consumers that run at once: 1 or
-	// more. Each holds a connection. They count towards Concurrency, too. The default is 16 for a pool
-	// without SetMaxOpenConns. Otherwise it is what the pool has beside Fetchers and 1 connection that
-	// renews leases, minus a quarter of the pool, but 8 if there are as many, and else all of them. On
-	// SQLite the default is 1, and more is an error.
+	// TxConcurrency is the maximum number of calls of transactional consumers that run at once: 1
+	// or more. Each holds a connection. They count towards Concurrency, too. The default is 16 for
+	// a pool without SetMaxOpenConns. Otherwise Fetchers, 1 connection that renews leases, and a
+	// quarter of the pool for the application are subtracted from the pool. If less than 8 remain,
+	// the quarter is used as well, up to 8. On SQLite the default is 1, and more is an error.
 	TxConcurrency int
 	// MaxAttempts is the number of failed runs after which a message is poisoned, for consumers
 	// without bus.MaxAttempts: 1 or more. Defaults to 5.
@@ -59,8 +59,8 @@ type ProcessorConfig struct {
 	StartTimeout time.Duration
 	// DrainTimeout is how long Run lets consumers finish after its context ends: more than 0. Run
 	// returns within two seconds after that. On SQLite a statement that waits for the write lock
-	// cannot be interrupted. It takes up to busy_timeout longer, or a multiple if another process
-	// keeps the lock. Defaults to 10 s.
+	// cannot be interrupted. Run then takes up to busy_timeout longer, or a multiple if another
+	// process keeps the lock. Defaults to 10 s.
 	DrainTimeout time.Duration
 	// Middleware is the whole consume chain, first outermost; it replaces the default chain. To add
 	// layers use middleware.Default with Options.Middleware. Defaults to middleware.Default with
@@ -83,8 +83,8 @@ type Processor struct {
 }
 
 // NewProcessor makes a processor for every consumer of the registry. It reports all configuration
-// errors at once and does not access the database. A registry with events on a database without the
-// event log is an errors.ErrUnsupported.
+// errors at once and does not access the database. It returns errors.ErrUnsupported for a registry
+// with events on a database without the event log.
 func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*Processor, error) {
 	e, err := engine.NewProcessor(db, registry, engine.ProcessorConfig(config))
 	if err != nil {
@@ -118,8 +118,8 @@ func (p *Processor) Close() { p.engine.Close() }
 
 // Check checks the database as [Processor.Run] does at startup, and returns the same errors:
 // [ErrUnsupportedServer], [ErrSchemaOutdated], all settings that would break the library's
-// guarantees, or why the database cannot be reached. It takes at most 5 s, and may be called at any
-// time.
+// guarantees, or why the database cannot be reached. It takes at most 10 s, and may be called at
+// any time.
 func (p *Processor) Check(ctx context.Context) error { return p.engine.Check(ctx) }
 
 // ProcessNext claims one due message, runs its consumer, writes the outcome exactly as

@@ -39,9 +39,10 @@ func (p *Producer) Within(ctx context.Context, fn func(ctx context.Context) erro
 }
 
 // RunInTx runs fn in a transaction of default isolation. It commits if fn returns nil, and rolls
-// back otherwise. It is db.RunInTx, and after the commit it has this process's processors run what fn
-// produced with its context. On PostgreSQL a processor on the same db starts such messages at once if
-// it has room: the transaction has claimed them for it. With that context a *bun.DB, and a nested RunInTx, is [ErrNotInTx].
+// back otherwise. Unlike db.RunInTx, it wakes this process's processors after the commit, for what
+// fn produced with its context. On PostgreSQL a processor on the same db starts such messages at
+// once if it has room: the transaction has claimed them for it. With that context, passing a
+// *bun.DB or nesting RunInTx returns [ErrNotInTx].
 //
 // The errors of fn and of the database are returned unchanged. RunInTx does not retry. A panic of
 // fn rolls back and propagates.

@@ -8,7 +8,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/steps"
 )
 
-// ErrNoSteps is returned by [Step] where no message's results can be stored.
+// ErrNoSteps is returned by [Step] for a context that has no message whose results can be stored.
 var ErrNoSteps = errors.New(
 	"outbox: only a consumer of single messages without a transaction has steps: one made by bus.Consume, run by a Processor")
 
@@ -20,20 +20,22 @@ var ErrNoSteps = errors.New(
 //		return gateway.Charge(ctx, order)
 //	})
 //
-// An error of fn is returned, with the step's name, and nothing is stored: the next attempt calls fn
-// again. So does an attempt after a process that was lost between the end of fn and the stored
-// result: fn must tolerate that, for instance with an idempotency key. A result is stored even if
-// ctx has ended meanwhile. After a lost lease Step returns [bus.ErrLeaseLost] and stores nothing.
+// An error of fn is returned, with the step's name, and nothing is stored: the next attempt calls
+// fn again. The same happens if the process or the database is lost between the end of fn and the
+// stored result. fn must tolerate that, for instance with an idempotency key. A result is stored
+// even if ctx has ended meanwhile. After a lost lease Step returns [bus.ErrLeaseLost] and stores
+// nothing.
 //
-// The name identifies the step within its message: at most 255 bytes, and once per attempt. T is
-// any type that the registry's Codec encodes and decodes. A message has at most 100 steps; a result
-// has at most 64 KiB, all of them 256 KiB ([bus.ErrTooLarge]). A result that cannot be stored poisons the
-// message, since a retry would call fn again for the same.
+// The name identifies the step within its message. It has at most 255 bytes, and is used once per
+// attempt unless fn fails. T is any type that the registry's Codec encodes and decodes. A message
+// has at most 100 steps; a result has at most 64 KiB, all of them together 256 KiB
+// ([bus.ErrTooLarge]). A result that exceeds a size limit or cannot be encoded as text poisons the
+// message, because a retry would call fn again with the same result.
 //
 // Results are removed with the message. They stay with it while it is snoozed, retried, poisoned
 // and requeued. An edit of the payload keeps them; a message that is replaced under its insert id
-// loses them. Step returns [ErrNoSteps] for consumers with a transaction of their own (ConsumeTx), for
-// batches and outside of a Processor; tests use bustest.Steps. It is safe for concurrent use.
+// loses them. Step returns [ErrNoSteps] for transactional consumers ([ConsumeTx]), for batches, and
+// outside of a [Processor]. Tests use bustest.Steps. It is safe for concurrent use.
 func Step[T any](ctx context.Context, name string, fn func(ctx context.Context) (T, error)) (result T, err error) {
 	log := steps.From(ctx)
 	if log == nil {

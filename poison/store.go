@@ -38,7 +38,8 @@ const batch = 500 // messages per transaction
 // Given a transaction, its methods work in it. Given a *bun.DB or bun.Conn, methods that change
 // data use their own transactions, one per 500 messages. On an error they still return what is
 // done: nothing if db is a transaction. With the context of outbox.Producer.RunInTx, or of a
-// transactional consumer, pass methods that change data that transaction: see outbox.ErrNotInTx.
+// transactional consumer, methods that change data need that transaction as db: see
+// outbox.ErrNotInTx.
 //
 // All methods return outbox.ErrSchemaOutdated when the tables are missing. They return database
 // errors wrapped.

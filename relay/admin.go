@@ -93,8 +93,9 @@ func (r *Runner) Parked(ctx context.Context, name string, limit int) ([]Parked, 
 }
 
 // Resume restarts the halted shards of a log forwarder with their attempts reset to 0, and returns
-// their number. It also removes event types that no process has: see [NewLogForwarder]. For an
-// unknown name the error is [ErrUnknownForwarder].
+// their number. It also removes the stored event types that this process lacks: see
+// [NewLogForwarder]. A process that has them adds them again. For an unknown name the error is
+// [ErrUnknownForwarder].
 func (r *Runner) Resume(ctx context.Context, name string) (n int, err error) {
 	if err = r.known(name); err == nil {
 		n, err = r.store.Readers.Resume(ctx, r.db, logPrefix+name, logVersion)

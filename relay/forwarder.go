@@ -78,8 +78,8 @@ type Config struct {
 // answer, one message is logged at Warn every 5 min. A message that the broker rejects is poisoned.
 // Any other error is a failed attempt.
 //
-// A replayed message (bus.Message.Replay) is published like any other. The receiver treats it as
-// live, unless its inbox has it.
+// A replayed message (bus.Message.Replay) is published like any other. A receiver skips it if its
+// inbox still has the record, and treats it as live otherwise.
 //
 // With bus.Ordered, a record is published once the broker has the previous one of its key: one call
 // of the publisher has one record of each key.

@@ -19,8 +19,8 @@ const (
 
 // ProcessorConfig configures a [Processor]. Zero fields mean their defaults.
 type ProcessorConfig struct {
-	// Concurrency is the number of polling goroutines. Defaults to 1; more is an error on a
-	// database without row locks.
+	// Concurrency is the number of polling goroutines. On SQLite more than 1 is an error. Defaults
+	// to 1.
 	Concurrency int
 	// PollInterval is the longest wait between polls. The wait ends early for the next fire time
 	// and for changes by this process. A schedule that another process has just written may fire

@@ -105,8 +105,8 @@ func (r *Runner) Promote(ctx context.Context, name string, version int, maxLag i
 	return fmt.Errorf("projection: promote %q: %w", name, dberr.Explained(err))
 }
 
-// Active returns the version of a projection that was promoted last: the one whose tables to read.
-// It is 1 if none was promoted.
+// Active returns the last promoted version of a projection, whose tables are the ones to read. It
+// is 1 if none was promoted.
 func (r *Runner) Active(ctx context.Context, db bun.IDB, name string) (int, error) {
 	db, err := txn.Handle(db)
 	if err = errors.Join(err, limits.CheckKey("name", name)); err != nil {

@@ -27,7 +27,7 @@ import (
 // RunnerConfig configures a [Runner]. The zero value works: zero fields mean the defaults.
 type RunnerConfig struct {
 	// Concurrency is the maximum number of shards worked on at once; each holds a connection.
-	// Defaults to 4, or 1 on a database without row locks.
+	// Defaults to 4, or 1 on SQLite.
 	Concurrency int
 	// PollInterval is the wait between polls while idle. Appends of this process end it early.
 	// Defaults to 250 ms.
@@ -49,7 +49,7 @@ type RunnerConfig struct {
 }
 
 // Runner runs projections. Any number of runners, in any number of processes, may run the same
-// ones: one works on a shard at a time. It is safe for concurrent use.
+// projections. One of them at a time works on a shard. It is safe for concurrent use.
 type Runner struct {
 	db      *bun.DB
 	log     *eventlog.Log
