@@ -9,9 +9,8 @@ import (
 // Message is the envelope of one payload. On the produce side it represents the payload once,
 // before the fan-out; on the consume side it is one consumer's delivery.
 //
-// Produce middleware may change Headers, Payload, Delay and AvailableAt. On the consume side a
-// Message is read-only, and valid only until the handler returns. A Message is not safe for
-// concurrent modification.
+// Produce middleware may change a message: see [Batch]. On the consume side a Message is read-only,
+// and valid only until the handler returns. A Message is not safe for concurrent modification.
 type Message struct {
 	// ID is the same for every consumer of one produced payload: the idempotency key for effects
 	// outside the database. Produced ids are UUIDs version 7 (RFC 9562), so they sort roughly by

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -325,13 +324,8 @@ func (a *acceptor) fresh(arrivals []arrival, added map[string]bool) (f fresh, er
 }
 
 // writeMessages writes messages or events. It calls application functions that may decode a
-// payload; their panics count as input errors.
-func (a *acceptor) writeMessages(ctx context.Context, tx bun.Tx, messages []*bus.Message) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = &bus.PanicError{Value: value, Stack: debug.Stack()}
-		}
-	}()
+// payload; isInput counts their panics.
+func (a *acceptor) writeMessages(ctx context.Context, tx bun.Tx, messages []*bus.Message) error {
 	if a.receiver.appends {
 		return a.appendToLog(ctx, tx, messages)
 	}

@@ -81,8 +81,6 @@ func receivedApart() mistake {
 // parkMutants lose or double what cannot be taken, or what comes with it.
 func parkMutants() []mutant {
 	return []mutant{
-		{"park: a panic of the application holds up others", in("acceptor.writeMessages", replace("recover()", "any(nil)")),
-			perRelay("TestAPayloadOnWhichTheApplicationPanics"), `gave up waiting: all is acknowledged`},
 		{"park: nothing behind a record that stays is taken", in("acceptor.write", after("kept = append(kept, …)", "return err")),
 			inRelay("TestARecordThatCannotBeStored"), `want those of the others`},
 		{"park: a failed record has all others tried at once",
