@@ -77,6 +77,15 @@ func newQueue(row store.QueueStats, parked map[string]store.ParkedKeys) Queue {
 // registry, of pending and poisoned messages, and those that are paused or have an open circuit
 // breaker. Its cost is bounded for any number of messages.
 func (c *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([]Queue, error) {
+	queues, err := countQueues(ctx, c, db, consumers)
+	if err == nil {
+		queues, err = withStops(ctx, c, db, queues)
+	}
+	return queues, err
+}
+
+// countQueues is Queues with only those Stops that need no process's report: see withStops.
+func countQueues(ctx context.Context, c *Client, db bun.IDB, consumers []string) ([]Queue, error) {
 	st, db, err := c.stores.Of(db, errNotMade)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: queues")
@@ -127,9 +136,7 @@ func (c *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([
 		q.PausedAt, q.PausedBy, q.PauseNote = pause.PausedAt.Time, pause.PausedBy, pause.Note
 		q.BlocksKeys = q.Registered && flow.BlocksKeys(consumer)
 		q.Breaker = breakers[q.Consumer]
-	}
-	if err := addStops(ctx, db, st, queues, parked); err != nil {
-		return nil, dberr.Wrap(err, "admin: queues")
+		q.Stops = known(pauseStop(*q), breakerStop(*q), blockStop(*q, parked[q.Consumer]))
 	}
 	slices.SortFunc(queues, func(a, b Queue) int { return cmp.Compare(a.Consumer, b.Consumer) })
 	return queues, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -48,7 +49,8 @@ func (redirect) Error() string { return "redirect" }
 // errorPage is the text of an error.
 type errorPage struct {
 	Text   string
-	Passes bool // it passes by itself: the page looks again
+	Passes bool      // it passes by itself: the page looks again
+	Known  time.Time // when the last overview was made; zero if there is none
 }
 
 // refuse answers with an error.
@@ -76,10 +78,18 @@ func (r *request) refuse(err error) {
 	}
 	if r.session != nil && r.Method != http.MethodHead && !r.isFragment() {
 		l := layout{title: http.StatusText(known.status), tab: "none", status: known.status}
-		passes := known.status == http.StatusServiceUnavailable && r.Method == http.MethodGet
-		if r.show("error.html", l, errorPage{known.text, passes}) == nil {
+		about := errorPage{Text: known.text, Passes: known.status == http.StatusServiceUnavailable && r.Method == http.MethodGet}
+		if about.Passes && r.page != nil {
+			l.title, l.tab, l.away = r.page.layout().title, r.page.layout().tab, known.text
+			last, _, _ := r.session.LastOverview(r.Context()) // a principal that may see none gets none
+			about.Known = last.At
+		}
+		if r.show("error.html", l, about) == nil {
 			return
 		}
+	}
+	if r.isFragment() {
+		r.w.Header().Set(fragmentHeader, "error")
 	}
 	r.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	r.w.WriteHeader(known.status)

@@ -105,6 +105,7 @@ func (rt route) answerPage(r *request, p page) error {
 	if err := r.params().into(p); err != nil {
 		return err
 	}
+	r.page = p
 	if err := p.load(r); err != nil {
 		return err
 	}
