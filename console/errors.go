@@ -144,6 +144,8 @@ func answers() []answer {
 		{to: []error{ops.ErrExpired}, status: http.StatusConflict,
 			text: "The plan is older than 10 minutes, and cannot be started any more. " +
 				"Plan it again: what it would change may be something else by now."},
+		{to: []error{admin.ErrPayloadNotKept}, status: http.StatusConflict,
+			text: "The payload of one of these was not kept, so it cannot run again. Nothing was changed."},
 		{to: []error{admin.ErrNotOpen}, status: http.StatusConflict, text: "The breaker of the consumer is not open: its messages run."},
 		{to: []error{admin.ErrNotPaused}, status: http.StatusConflict, text: "The consumer is not paused."},
 		{to: []error{ops.ErrInvalidState, ops.ErrInProgress}, status: http.StatusConflict,
