@@ -25,9 +25,15 @@ type stops struct {
 }
 
 // withStops returns queues with all their Stops. It reads the reports of processes, limits and rates
-// only while messages wait.
+// only while messages wait, and failures only of open circuit breakers.
 func withStops(ctx context.Context, c *Client, db bun.IDB, queues []Queue) ([]Queue, error) {
 	st, db, err := c.stores.Of(db, errNotMade)
+	queues = slices.Clone(queues)
+	for i, q := range queues {
+		if err == nil && q.Breaker != nil {
+			queues[i].Stops, err = withLastError(ctx, db, st, q)
+		}
+	}
 	var s stops
 	if err == nil && slices.ContainsFunc(queues, waits) {
 		err = s.read(ctx, db, st)
@@ -40,6 +46,26 @@ func withStops(ctx context.Context, c *Client, db bun.IDB, queues []Queue) ([]Qu
 		slices.SortStableFunc(q.Stops, func(a, b Explanation) int { return cmp.Compare(stopRank(a), stopRank(b)) })
 		return q
 	}), nil
+}
+
+// withLastError returns the Stops of a queue with the error of its circuit breaker.
+func withLastError(ctx context.Context, db bun.IDB, st *store.Store, q Queue) (all []Explanation, err error) {
+	text, err := lastError(ctx, db, st, q.Consumer)
+	return store.Each(q.Stops, func(e Explanation) Explanation {
+		if e.Reason == CircuitBreakerOpen {
+			e.CircuitError = text
+		}
+		return e
+	}), err
+}
+
+// lastError returns the last error of a consumer, or empty.
+func lastError(ctx context.Context, db bun.IDB, st *store.Store, consumer string) (string, error) {
+	last, err := st.Reports.Failures(ctx, db, consumer, 1)
+	if err != nil || len(last) == 0 {
+		return "", err
+	}
+	return last[0].Sample, nil
 }
 
 // stopRank sorts the Stops of a queue.

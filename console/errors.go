@@ -135,7 +135,7 @@ func answers() []answer {
 			text: "A part of the content is hidden from you: it can neither be edited, since it would be lost, nor be searched."},
 		{to: []error{ops.ErrForbidden}, status: http.StatusForbidden, text: "Permission denied."},
 		{to: []error{ops.ErrBusy, context.DeadlineExceeded}, status: http.StatusServiceUnavailable, retry: true,
-			text: "The database is busy: it did not answer within a second, or others look at the same time. Try again in a moment."},
+			text: "The database is busy: it did not answer within three seconds, or others look at the same time. Try again in a moment."},
 		{to: append(goneErrors(), schedule.ErrNotFound, projection.ErrUnknown), status: http.StatusNotFound,
 			text: "It is not there, or not any more."},
 		{to: []error{outbox.ErrSchemaOutdated}, status: http.StatusServiceUnavailable,
