@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/names"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -159,7 +160,7 @@ func (x *explainer) explainPause(ctx context.Context) error {
 // explainBreaker checks whether the circuit breaker of the message's consumer is open in the
 // database.
 func (x *explainer) explainBreaker(ctx context.Context) error {
-	open, err := x.client.openBreakers(ctx, x.db, x.store)
+	open, err := x.client.openBreakers(ctx, x.db, x.store, names.Read)
 	if b := open[x.e.Message.Consumer]; err == nil && b != nil {
 		x.e.Since, x.e.Until = b.OpenedAt, b.NextProbeAt
 		if x.e.CircuitError, err = lastError(ctx, x.db, x.store, x.e.Message.Consumer); err != nil {

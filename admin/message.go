@@ -148,7 +148,7 @@ type Claim struct {
 }
 
 // Packages internal/pending, ops and poison call these.
-var _ = hooks.Provide(hooks.Functions{"admin.Claim": newClaim, "admin.CountQueues": countQueues, "admin.Failure": newFailureGroup,
+var _ = hooks.Provide(hooks.Functions{"admin.Claim": newClaim, "admin.CountQueues": countKnown, "admin.Failure": newFailureGroup,
 	"admin.Message": newMessage, "admin.Steps": stepsOf, "admin.WithStops": withStops})
 
 func newClaim(row store.HeldBy) Claim {

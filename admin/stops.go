@@ -25,15 +25,9 @@ type stops struct {
 }
 
 // withStops returns queues with all their Stops. It reads the reports of processes, limits and rates
-// only while messages wait, and failures only of open circuit breakers.
+// only while messages wait.
 func withStops(ctx context.Context, c *Client, db bun.IDB, queues []Queue) ([]Queue, error) {
 	st, db, err := c.stores.Of(db, errNotMade)
-	queues = slices.Clone(queues)
-	for i, q := range queues {
-		if err == nil && q.Breaker != nil {
-			queues[i].Stops, err = withLastError(ctx, db, st, q)
-		}
-	}
 	var s stops
 	if err == nil && slices.ContainsFunc(queues, waits) {
 		err = s.read(ctx, db, st)
@@ -42,21 +36,22 @@ func withStops(ctx context.Context, c *Client, db bun.IDB, queues []Queue) ([]Qu
 		return nil, dberr.Wrap(err, "admin: queues")
 	}
 	return store.Each(queues, func(q Queue) Queue {
-		q.Stops = append(slices.Clone(q.Stops), known(s.circuit(q), s.noProcess(q), s.limit(q), s.rate(q), s.busy(q))...)
+		q.Stops = append(slices.Clone(q.Stops), withReason(s.circuit(q), s.noProcess(q), s.limit(q), s.rate(q), s.busy(q))...)
 		slices.SortStableFunc(q.Stops, func(a, b Explanation) int { return cmp.Compare(stopRank(a), stopRank(b)) })
 		return q
 	}), nil
 }
 
-// withLastError returns the Stops of a queue with the error of its circuit breaker.
-func withLastError(ctx context.Context, db bun.IDB, st *store.Store, q Queue) (all []Explanation, err error) {
-	text, err := lastError(ctx, db, st, q.Consumer)
-	return store.Each(q.Stops, func(e Explanation) Explanation {
-		if e.Reason == CircuitBreakerOpen {
-			e.CircuitError = text
+// withLastErrors sets the errors of open circuit breakers in new queues.
+func withLastErrors(ctx context.Context, c *Client, db bun.IDB, queues []Queue) ([]Queue, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
+	for _, q := range queues {
+		i := slices.IndexFunc(q.Stops, func(e Explanation) bool { return e.Reason == CircuitBreakerOpen })
+		if err == nil && i >= 0 {
+			q.Stops[i].CircuitError, err = lastError(ctx, db, st, q.Consumer)
 		}
-		return e
-	}), err
+	}
+	return queues, dberr.Wrap(err, "admin: queues")
 }
 
 // lastError returns the last error of a consumer, or empty.
@@ -73,8 +68,8 @@ func stopRank(e Explanation) int {
 	return slices.Index([]State{Paused, CircuitBreakerOpen, CircuitOpen, NoLiveProcess, KeyBlocked, Limited, RateLimited, Saturated}, e.Reason)
 }
 
-// known leaves out empty explanations.
-func known(all ...Explanation) []Explanation {
+// withReason leaves out empty explanations.
+func withReason(all ...Explanation) []Explanation {
 	return slices.DeleteFunc(all, func(e Explanation) bool { return e.Reason == "" })
 }
 

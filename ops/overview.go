@@ -18,8 +18,10 @@ import (
 
 // Functions of package admin; immutable.
 var (
-	countQueues = hooks.Function[func(context.Context, *admin.Client, bun.IDB, []string) ([]admin.Queue, error)]("admin.CountQueues")
-	withStops   = hooks.Function[func(context.Context, *admin.Client, bun.IDB, []admin.Queue) ([]admin.Queue, error)]("admin.WithStops")
+	countQueues = hooks.Function[func(
+		ctx context.Context, c *admin.Client, db bun.IDB, consumers []string, reported bool,
+	) ([]admin.Queue, error)]("admin.CountQueues")
+	withStops = hooks.Function[func(context.Context, *admin.Client, bun.IDB, []admin.Queue) ([]admin.Queue, error)]("admin.WithStops")
 )
 
 // summary is an overview. A cached one is not redacted.
@@ -161,7 +163,7 @@ func (s *Service) makeOverview(ctx context.Context, last summary) (summary, erro
 			o.At = last.At
 		}
 	}
-	o.Queues = overview.WithUnhandled(o.Queues, o.Unhandled)
+	o.Queues = overview.WithUnhandled(overview.WithLastErrors(o.Queues, o.Failures), o.Unhandled)
 	return o, nil
 }
 
@@ -191,12 +193,15 @@ const states, unhandled = "states", "unhandled messages"
 // countQueues counts all queues, or each by itself if that takes too long. A queue that still takes
 // too long keeps its last counts.
 func (s *Service) countQueues(ctx context.Context, o *summary, last summary) error {
-	count := func(limit time.Duration, names ...string) ([]admin.Queue, error) {
+	count := func(reported bool, limit time.Duration, names ...string) ([]admin.Queue, error) {
 		return lookFor(ctx, s, limit, func(ctx context.Context, db bun.IDB) ([]admin.Queue, error) {
-			return countQueues(ctx, s.admin, db, names)
+			return countQueues(ctx, s.admin, db, names, reported)
 		})
 	}
-	all, err := count(lookTime)
+	all, err := count(true, lookTime)
+	if err != nil && !errors.Is(err, ErrBusy) { // the reports of processes may be what cannot be read
+		all, err = count(false, lookTime)
+	}
 	if !errors.Is(err, ErrBusy) {
 		o.Queues = all
 		return err
@@ -209,7 +214,7 @@ func (s *Service) countQueues(ctx context.Context, o *summary, last summary) err
 	for until := time.Now().Add(queuesWithin); len(names) > 0; names = names[1:] {
 		one, failed := []admin.Queue(nil), err
 		if left := time.Until(until); left > 0 {
-			one, failed = count(min(left, lookTime), names[0])
+			one, failed = count(true, min(left, lookTime), names[0])
 		}
 		if failed != nil {
 			uncounted = append(uncounted, "the queue of "+names[0])

@@ -130,6 +130,20 @@ func TestTables(t *testing.T) {
 	})
 }
 
+// TestStatusWithoutAPart: the rest is shown, and what could not be read is named.
+func TestStatusWithoutAPart(t *testing.T) {
+	each(t, func(s site) {
+		filled(s)
+		s.must(0, "status")
+		testapp.OK(s, testapp.Second(s.db.ExecContext(s.Context(), "ALTER TABLE message_processes RENAME TO gone")))
+		a := s.must(0, "status")
+		if !strings.Contains(a.out, "mail") || strings.Contains(a.out, "Programs:") ||
+			!strings.Contains(a.err, "Could not be read, and is not shown: states, processes.") {
+			s.Errorf("got\n%s\n%s\nwant the consumers, and that the processes are not shown", a.out, a.err)
+		}
+	})
+}
+
 // TestReadOnly: a database that takes no changes is one sentence, and shows what it has: reading and previews write nothing.
 func TestReadOnly(t *testing.T) {
 	s := site{T: t}

@@ -83,6 +83,21 @@ func TestADatabaseThatIsAwayIsABar(t *testing.T) {
 	}
 }
 
+// TestAPartThatWasNeverReadIsNotEmpty: the overview says so, and does not say that there is none.
+func TestAPartThatWasNeverReadIsNotEmpty(t *testing.T) {
+	t.Parallel()
+	for table, texts := range map[string]texts{
+		"paused_consumers": {[]string{"Could not be read: queues.", "They could not be read."},
+			[]string{"No consumer has reported", "0 consumers"}},
+		"message_failures":  {[]string{"Could not be read: failures.", "They could not be read."}, []string{"No failure has been reported"}},
+		"message_processes": {[]string{"Could not be read: states, processes.", "6 consumers"}, []string{"0 programs"}},
+	} {
+		s := newSite(t, inWorld(t, "normal"), ops.Viewer)
+		s.exec("ALTER TABLE " + table + " RENAME TO gone")
+		s.reads(table, "", texts)
+	}
+}
+
 // TestALivePageStaysWhileTheDatabaseIsAway with what it has, below a bar.
 func TestALivePageStaysWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()

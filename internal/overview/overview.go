@@ -72,6 +72,9 @@ func (o Overview[Operation, Finding]) From(part string) time.Time {
 	return o.At
 }
 
+// Missing reports whether a part could not be read and no earlier values are shown.
+func (o Overview[Operation, Finding]) Missing(part string) bool { return o.From(part).IsZero() }
+
 // Programs counts the live programs in the overview, and those lost within a day. A program has
 // one process in the overview for each Run.
 func (o Overview[Operation, Finding]) Programs() (alive, lost int) {

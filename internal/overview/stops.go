@@ -48,6 +48,19 @@ func WithLastStops(queues, last []admin.Queue) []admin.Queue {
 	})
 }
 
+// WithLastErrors returns queues whose open circuit breakers have the consumer's last error.
+func WithLastErrors(queues []admin.Queue, failures []admin.FailureGroup) []admin.Queue {
+	return store.Each(queues, func(q admin.Queue) admin.Queue {
+		last := slices.IndexFunc(failures, func(f admin.FailureGroup) bool { return f.Consumer == q.Consumer })
+		i := slices.IndexFunc(q.Stops, func(e admin.Explanation) bool { return e.Reason == admin.CircuitBreakerOpen })
+		if last >= 0 && i >= 0 {
+			q.Stops = slices.Clone(q.Stops)
+			q.Stops[i].CircuitError = failures[last].Sample
+		}
+		return q
+	})
+}
+
 // Uncounted returns the last queue of a consumer, if there is one, with only those Stops that need no
 // process's report.
 func Uncounted(last []admin.Queue, consumer string) []admin.Queue {
