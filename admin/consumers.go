@@ -77,6 +77,21 @@ func newQueue(row store.QueueStats, parked map[string]store.ParkedKeys) Queue {
 // registry, of pending and poisoned messages, and those that are paused or have an open circuit
 // breaker. Its cost is bounded for any number of messages.
 func (c *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([]Queue, error) {
+	queues, err := countQueues(ctx, c, db, consumers, names.Read)
+	if err == nil {
+		queues, err = withStops(ctx, c, db, queues)
+	}
+	if err == nil {
+		queues, err = withLastErrors(ctx, c, db, queues)
+	}
+	return queues, err
+}
+
+// readNames is names.Read, or another function that knows names of consumers.
+type readNames = func(ctx context.Context, db bun.IDB, st *store.Store, registry *bus.Registry) (names.Names, error)
+
+// countQueues is Queues with only those Stops that need no process's report: see withStops.
+func countQueues(ctx context.Context, c *Client, db bun.IDB, consumers []string, known readNames) ([]Queue, error) {
 	st, db, err := c.stores.Of(db, errNotMade)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: queues")
@@ -89,7 +104,7 @@ func (c *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([
 	for _, p := range paused {
 		pauses[p.ConsumerType] = p
 	}
-	breakers, err := c.openBreakers(ctx, db, st)
+	breakers, err := c.openBreakers(ctx, db, st, known)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: queues")
 	}
@@ -127,12 +142,18 @@ func (c *Client) Queues(ctx context.Context, db bun.IDB, consumers ...string) ([
 		q.PausedAt, q.PausedBy, q.PauseNote = pause.PausedAt.Time, pause.PausedBy, pause.Note
 		q.BlocksKeys = q.Registered && flow.BlocksKeys(consumer)
 		q.Breaker = breakers[q.Consumer]
-	}
-	if err := addStops(ctx, db, st, queues, parked); err != nil {
-		return nil, dberr.Wrap(err, "admin: queues")
+		q.Stops = withReason(pauseStop(*q), breakerStop(*q), blockStop(*q, parked[q.Consumer]))
 	}
 	slices.SortFunc(queues, func(a, b Queue) int { return cmp.Compare(a.Consumer, b.Consumer) })
 	return queues, nil
+}
+
+// countKnown is countQueues with the names in processes' reports, or only those in the registry.
+func countKnown(ctx context.Context, c *Client, db bun.IDB, consumers []string, reported bool) ([]Queue, error) {
+	if reported {
+		return countQueues(ctx, c, db, consumers, names.Read)
+	}
+	return countQueues(ctx, c, db, consumers, names.Registered)
 }
 
 // Unhandled is a kind of message that no consumer handles: none of the registry in
@@ -231,12 +252,12 @@ func (c *Client) underAllNames(
 }
 
 // openBreakers returns the open circuit breakers by every name of their consumers.
-func (c *Client) openBreakers(ctx context.Context, db bun.IDB, st *store.Store) (map[string]*OpenBreaker, error) {
+func (c *Client) openBreakers(ctx context.Context, db bun.IDB, st *store.Store, read readNames) (map[string]*OpenBreaker, error) {
 	rows, err := st.Flow.OpenBreakers(ctx, db)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
-	known, err := names.Read(ctx, db, st, c.registry)
+	known, err := read(ctx, db, st, c.registry)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/names"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -37,7 +38,8 @@ type Explanation struct {
 	// PoisonedAt is when the message was poisoned, and zero if it is not poisoned.
 	PoisonedAt time.Time `json:"poisoned_at,omitzero"`
 	// CircuitError is the text of the error that tripped the consumer's circuit, in this process or,
-	// according to its report, in another one. Text does not repeat it.
+	// according to its report, in another one. Of a circuit breaker it is the consumer's last reported
+	// error. Text does not repeat it.
 	CircuitError string `json:"circuit_error,omitempty"`
 }
 
@@ -159,9 +161,12 @@ func (x *explainer) explainPause(ctx context.Context) error {
 // explainBreaker checks whether the circuit breaker of the message's consumer is open in the
 // database.
 func (x *explainer) explainBreaker(ctx context.Context) error {
-	open, err := x.client.openBreakers(ctx, x.db, x.store)
+	open, err := x.client.openBreakers(ctx, x.db, x.store, names.Read)
 	if b := open[x.e.Message.Consumer]; err == nil && b != nil {
 		x.e.Since, x.e.Until = b.OpenedAt, b.NextProbeAt
+		if x.e.CircuitError, err = lastError(ctx, x.db, x.store, x.e.Message.Consumer); err != nil {
+			return err
+		}
 		return x.because(CircuitBreakerOpen, "%s Consumer %q: %s.", x.due(), x.e.Message.Consumer, b)
 	}
 	return err

@@ -147,9 +147,9 @@ type Claim struct {
 	Messages int  `json:"messages"` // messages not settled yet
 }
 
-// Packages internal/pending and poison call these.
-var _ = hooks.Provide(hooks.Functions{"admin.Claim": newClaim, "admin.Failure": newFailureGroup, "admin.Message": newMessage,
-	"admin.Steps": stepsOf})
+// Packages internal/pending, ops and poison call these.
+var _ = hooks.Provide(hooks.Functions{"admin.Claim": newClaim, "admin.CountQueues": countKnown, "admin.Failure": newFailureGroup,
+	"admin.Message": newMessage, "admin.Steps": stepsOf, "admin.WithStops": withStops})
 
 func newClaim(row store.HeldBy) Claim {
 	return Claim{ID: row.ClaimID, Owner: row.Owner, Isolated: row.Solo, ClaimedAt: row.ClaimedAt.Time, LeasedUntil: row.LeasedUntil.Time,

@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -23,24 +24,53 @@ type stops struct {
 	waits     map[string]time.Duration // of rates
 }
 
-// addStops fills in the Stops of queues. It reads the reports of processes, limits and rates only
-// while messages wait.
-func addStops(ctx context.Context, db bun.IDB, st *store.Store, queues []Queue, blocked map[string]store.ParkedKeys) error {
+// withStops returns queues with all their Stops. It reads the reports of processes, limits and rates
+// only while messages wait.
+func withStops(ctx context.Context, c *Client, db bun.IDB, queues []Queue) ([]Queue, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
 	var s stops
-	if slices.ContainsFunc(queues, waits) {
-		if err := s.read(ctx, db, st); err != nil {
-			return err
+	if err == nil && slices.ContainsFunc(queues, waits) {
+		err = s.read(ctx, db, st)
+	}
+	if err != nil {
+		return nil, dberr.Wrap(err, "admin: queues")
+	}
+	return store.Each(queues, func(q Queue) Queue {
+		q.Stops = append(slices.Clone(q.Stops), withReason(s.circuit(q), s.noProcess(q), s.limit(q), s.rate(q), s.busy(q))...)
+		slices.SortStableFunc(q.Stops, func(a, b Explanation) int { return cmp.Compare(stopRank(a), stopRank(b)) })
+		return q
+	}), nil
+}
+
+// withLastErrors sets the errors of open circuit breakers in new queues.
+func withLastErrors(ctx context.Context, c *Client, db bun.IDB, queues []Queue) ([]Queue, error) {
+	st, db, err := c.stores.Of(db, errNotMade)
+	for _, q := range queues {
+		i := slices.IndexFunc(q.Stops, func(e Explanation) bool { return e.Reason == CircuitBreakerOpen })
+		if err == nil && i >= 0 {
+			q.Stops[i].CircuitError, err = lastError(ctx, db, st, q.Consumer)
 		}
 	}
-	for i := range queues {
-		q := &queues[i]
-		q.Stops = slices.DeleteFunc(
-			[]Explanation{pauseStop(*q), breakerStop(*q), s.circuit(*q), s.noProcess(*q), blockStop(*q, blocked[q.Consumer]), s.limit(*q),
-				s.rate(*q), s.busy(*q)},
-			func(e Explanation) bool { return e.Reason == "" },
-		)
+	return queues, dberr.Wrap(err, "admin: queues")
+}
+
+// lastError returns the last error of a consumer, or empty.
+func lastError(ctx context.Context, db bun.IDB, st *store.Store, consumer string) (string, error) {
+	last, err := st.Reports.Failures(ctx, db, consumer, 1)
+	if err != nil || len(last) == 0 {
+		return "", err
 	}
-	return nil
+	return last[0].Sample, nil
+}
+
+// stopRank sorts the Stops of a queue.
+func stopRank(e Explanation) int {
+	return slices.Index([]State{Paused, CircuitBreakerOpen, CircuitOpen, NoLiveProcess, KeyBlocked, Limited, RateLimited, Saturated}, e.Reason)
+}
+
+// withReason leaves out empty explanations.
+func withReason(all ...Explanation) []Explanation {
+	return slices.DeleteFunc(all, func(e Explanation) bool { return e.Reason == "" })
 }
 
 // waits reports whether messages of a queue wait.

@@ -29,17 +29,27 @@ type subject string
 const (
 	pendingOnes  subject = "pending"
 	poisonedOnes subject = "poisoned"
+	consumedOnes subject = "consumed"
 	oneConsumer  subject = "consumer"
 	oneSchedule  subject = "schedule"
 	oneVersion   subject = "projection"
 	oneOperation subject = "operation"
 )
 
-// tab is the path of the list that the subject is in, or empty.
-func (s subject) tab() string {
+// list is the path of the list that the subject is in, or empty.
+func (s subject) list() string {
 	return map[subject]string{
-		pendingOnes: "messages", poisonedOnes: "poisoned", oneSchedule: "schedules", oneVersion: "projections", oneOperation: "operations",
+		pendingOnes: "messages", poisonedOnes: "poisoned", consumedOnes: "consumed", oneSchedule: "schedules",
+		oneVersion: "projections", oneOperation: "operations",
 	}[s]
+}
+
+// tab is the path of the tab that the list is in.
+func (s subject) tab() string {
+	if s == consumedOnes {
+		return pendingOnes.list()
+	}
+	return s.list()
 }
 
 // actions are all of them.
@@ -56,6 +66,8 @@ func actions() []action {
 			says: "They wait again, under new ids, and no failed runs are counted any more."},
 		{name: "discard", permission: ops.Discard, of: poisonedOnes, verb: "Discard", do: discard, removes: true,
 			says: "They are deleted for good, with their payloads and errors.", danger: true},
+		{name: "repeat", permission: ops.Repeat, of: consumedOnes, verb: "Repeat", do: repeat,
+			says: "They run again, each for the consumer that consumed it, under new ids. All of them do, or none."},
 		{name: "pause", permission: ops.Pause, of: oneConsumer, verb: "Pause", do: onConsumer("paused", (*operator.Consumers).Pause),
 			says: "No process claims its messages any more until it is resumed. Messages are still produced and kept. Running ones finish."},
 		{name: "resume", permission: ops.Resume, of: oneConsumer, verb: "Resume", do: onConsumer("resumed", (*operator.Consumers).Resume),
@@ -112,7 +124,7 @@ func (a *actionRequest) read(q *params) {
 		}
 	}
 	switch a.action.of {
-	case pendingOnes, poisonedOnes:
+	case pendingOnes, poisonedOnes, consumedOnes:
 		a.ids = q.ids("id")
 		if len(a.ids) == 0 {
 			q.fail("No message is chosen. Go back, and choose some.")
@@ -159,7 +171,7 @@ func (a *actionRequest) next(back link) link {
 	case len(a.ids) > 0 && back.path != "" && back.path != "message":
 		return back
 	default:
-		return linkTo(a.action.of.tab())
+		return linkTo(a.action.of.list())
 	}
 }
 
@@ -178,7 +190,7 @@ func (a *actionRequest) about() link {
 	if len(a.ids) == 1 {
 		return linkTo("message", "id", a.ids[0])
 	}
-	return linkTo(a.action.of.tab())
+	return linkTo(a.action.of.list())
 }
 
 type actionFunc func(context.Context, *operator.Session, *actionRequest) (outcome, error)
@@ -207,6 +219,11 @@ func requeue(ctx context.Context, s *operator.Session, a *actionRequest) (outcom
 func discard(ctx context.Context, s *operator.Session, a *actionRequest) (outcome, error) {
 	n, err := s.Poisoned().Discard(ctx, a.reason, a.ids...)
 	return outcome{"discarded", []int{n, 0, len(a.ids) - n}}, err
+}
+
+func repeat(ctx context.Context, s *operator.Session, a *actionRequest) (outcome, error) {
+	repeated, err := s.Consumed().Repeat(ctx, a.reason, a.ids...)
+	return outcome{"repeated", []int{len(repeated)}}, err
 }
 
 func onConsumer(code string, do func(*operator.Consumers, context.Context, string, string) error) actionFunc {

@@ -19,6 +19,7 @@ type confirmPage struct {
 	Danger    bool
 	Pending   []admin.Message
 	Poisoned  []poison.Message
+	Consumed  []admin.ConsumedMessage
 	Gone      []int64 // of those that were chosen
 	Held      int     // by a process
 	Paused    []string
@@ -53,6 +54,8 @@ func (p *confirmPage) load(r *request) error {
 		return p.loadPending(r)
 	case poisonedOnes:
 		return p.loadPoisoned(r)
+	case consumedOnes:
+		return p.loadConsumed(r)
 	case oneOperation:
 		return p.loadOperation(r)
 	}
@@ -122,6 +125,17 @@ func (p *confirmPage) loadPoisoned(r *request) (err error) {
 	}
 	var consumers []string
 	for _, m := range p.Poisoned {
+		p.IDs, consumers = append(p.IDs, m.ID), append(consumers, m.Consumer)
+	}
+	return p.checkMessages(r, consumers)
+}
+
+func (p *confirmPage) loadConsumed(r *request) (err error) {
+	if p.Consumed, err = r.session.Consumed().ListByID(r.Context(), p.args.ids...); err != nil {
+		return err
+	}
+	var consumers []string
+	for _, m := range p.Consumed {
 		p.IDs, consumers = append(p.IDs, m.ID), append(consumers, m.Consumer)
 	}
 	return p.checkMessages(r, consumers)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -48,7 +49,8 @@ func (redirect) Error() string { return "redirect" }
 // errorPage is the text of an error.
 type errorPage struct {
 	Text   string
-	Passes bool // it passes by itself: the page looks again
+	Passes bool      // it passes by itself: the page looks again
+	Known  time.Time // when the last overview was made; zero if there is none
 }
 
 // refuse answers with an error.
@@ -76,10 +78,18 @@ func (r *request) refuse(err error) {
 	}
 	if r.session != nil && r.Method != http.MethodHead && !r.isFragment() {
 		l := layout{title: http.StatusText(known.status), tab: "none", status: known.status}
-		passes := known.status == http.StatusServiceUnavailable && r.Method == http.MethodGet
-		if r.show("error.html", l, errorPage{known.text, passes}) == nil {
+		about := errorPage{Text: known.text, Passes: known.status == http.StatusServiceUnavailable && r.Method == http.MethodGet}
+		if about.Passes && r.page != nil {
+			l.title, l.tab, l.away = r.page.layout().title, r.page.layout().tab, known.text
+			last, _, _ := r.session.LastOverview(r.Context()) // a principal that may see none gets none
+			about.Known = last.At
+		}
+		if r.show("error.html", l, about) == nil {
 			return
 		}
+	}
+	if r.isFragment() {
+		r.w.Header().Set(fragmentHeader, "error")
 	}
 	r.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	r.w.WriteHeader(known.status)
@@ -125,7 +135,7 @@ func answers() []answer {
 			text: "A part of the content is hidden from you: it can neither be edited, since it would be lost, nor be searched."},
 		{to: []error{ops.ErrForbidden}, status: http.StatusForbidden, text: "Permission denied."},
 		{to: []error{ops.ErrBusy, context.DeadlineExceeded}, status: http.StatusServiceUnavailable, retry: true,
-			text: "The database is busy: it did not answer within a second, or others look at the same time. Try again in a moment."},
+			text: "The database is busy: it did not answer within three seconds, or others look at the same time. Try again in a moment."},
 		{to: append(goneErrors(), schedule.ErrNotFound, projection.ErrUnknown), status: http.StatusNotFound,
 			text: "It is not there, or not any more."},
 		{to: []error{outbox.ErrSchemaOutdated}, status: http.StatusServiceUnavailable,
@@ -134,6 +144,8 @@ func answers() []answer {
 		{to: []error{ops.ErrExpired}, status: http.StatusConflict,
 			text: "The plan is older than 10 minutes, and cannot be started any more. " +
 				"Plan it again: what it would change may be something else by now."},
+		{to: []error{admin.ErrPayloadNotKept}, status: http.StatusConflict,
+			text: "The payload of one of these was not kept, so it cannot run again. Nothing was changed."},
 		{to: []error{admin.ErrNotOpen}, status: http.StatusConflict, text: "The breaker of the consumer is not open: its messages run."},
 		{to: []error{admin.ErrNotPaused}, status: http.StatusConflict, text: "The consumer is not paused."},
 		{to: []error{ops.ErrInvalidState, ops.ErrInProgress}, status: http.StatusConflict,

@@ -82,6 +82,36 @@ func (f poisonedFilter) Since() string { return instantText(f.PoisonedAfter) }
 // Until is PoisonedBefore as a field of a form.
 func (f poisonedFilter) Until() string { return instantText(f.PoisonedBefore) }
 
+// consumedFilter is a filter of consumed messages, as an address has it.
+type consumedFilter struct{ admin.ConsumedFilter }
+
+func (q *params) consumed() consumedFilter {
+	f := consumedFilter{admin.ConsumedFilter{
+		Consumer: q.text("consumer"), PayloadType: q.text("type"), OrderingKey: q.text("key"), MessageID: q.uuid("message"),
+		Outcome: q.text("outcome"), TraceID: q.traceID("trace"), Header: q.text("header"), Value: q.text("value"),
+		FinishedAfter: q.instant("since"), FinishedBefore: q.instant("until"),
+	}}
+	if f.Outcome != "" && !slices.Contains(f.Outcomes(), f.Outcome) {
+		q.fail("outcome must be done, discarded or expired.")
+	}
+	if f.Header == "" && f.Value != "" {
+		q.fail("header is missing: it is the name of the header with that value.")
+	}
+	return f
+}
+
+// Outcomes are the choices for Outcome.
+func (consumedFilter) Outcomes() []string { return []string{"done", "discarded", "expired"} }
+
+// Narrow reports whether the filter leaves anything out.
+func (f consumedFilter) Narrow() bool { return f.ConsumedFilter != admin.ConsumedFilter{} }
+
+// Since is FinishedAfter as a field of a form.
+func (f consumedFilter) Since() string { return instantText(f.FinishedAfter) }
+
+// Until is FinishedBefore as a field of a form.
+func (f consumedFilter) Until() string { return instantText(f.FinishedBefore) }
+
 func instantText(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -16,10 +16,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
-// messagePage is one message, pending or poisoned.
+// messagePage is one message: pending, poisoned, or consumed and kept.
 type messagePage struct {
-	admin.Message                           // what both have
-	Poisoned      *operator.PoisonedMessage // nil: it is pending
+	admin.Message                           // what all have
+	Poisoned      *operator.PoisonedMessage // nil: it is not poisoned
+	Kept          *operator.ConsumedMessage // nil: it is not consumed
 	Hidden        bool
 	Content       string    // the payload as a text
 	Tree          *jsonNode // nil: it is shown as a text
@@ -28,6 +29,7 @@ type messagePage struct {
 	Past          []event
 	Siblings      []admin.Message // of the same payload, for other consumers
 	PoisonedKin   []poison.Message
+	KeptKin       []admin.ConsumedMessage
 	Trace         string // its address
 	TraceID       string
 	Owner         *admin.Process
@@ -53,7 +55,7 @@ func (p *messagePage) load(r *request) error {
 	if err != nil {
 		return err
 	}
-	if p.Poisoned == nil {
+	if p.Poisoned == nil && p.Kept == nil {
 		if p.Why, err = explain(r, p.ID); err != nil {
 			return err
 		}
@@ -89,6 +91,9 @@ func (p *messagePage) loadMessage(r *request) error {
 		p.Message, p.Hidden = pending.Message, pending.Hidden
 	case errors.Is(err, admin.ErrNotFound):
 		m, err := r.session.Poisoned().Get(r.Context(), p.ID)
+		if errors.Is(err, poison.ErrNotFound) {
+			return p.loadKept(r)
+		}
 		if err != nil {
 			return err
 		}
@@ -102,10 +107,28 @@ func (p *messagePage) loadMessage(r *request) error {
 	default:
 		return err
 	}
-	p.Content, p.Binary = readable(p.Payload)
-	p.Tree = jsonTree(p.Payload)
-	p.Cut = len(p.Payload) >= headBytes && p.PayloadBytes > len(p.Payload)
+	p.setContent(len(p.Payload) >= headBytes && p.PayloadBytes > len(p.Payload))
 	return nil
+}
+
+// loadKept reads the message if it is consumed and kept.
+func (p *messagePage) loadKept(r *request) error {
+	m, err := r.session.Consumed().Get(r.Context(), p.ID)
+	if err != nil {
+		return err
+	}
+	p.Kept, p.Hidden = &m, m.Hidden
+	p.Message = admin.Message{
+		ID: m.ID, MessageID: m.MessageID, Consumer: m.Consumer, PayloadType: m.PayloadType, OrderingKey: m.OrderingKey,
+		CreatedAt: m.CreatedAt, State: admin.State(m.Outcome), Payload: m.Payload, PayloadBytes: len(m.Payload), Headers: m.Headers,
+	}
+	p.setContent(len(p.Payload) >= headBytes)
+	return nil
+}
+
+func (p *messagePage) setContent(cut bool) {
+	p.Content, p.Binary = readable(p.Payload)
+	p.Tree, p.Cut = jsonTree(p.Payload), cut
 }
 
 // loadSiblings reads the other consumers' messages of the payload: pending ones as far as the first part of a search
@@ -117,7 +140,12 @@ func (p *messagePage) loadSiblings(r *request) error {
 	}
 	p.Siblings = slices.DeleteFunc(pending, func(m admin.Message) bool { return m.ID == p.ID })
 	poisoned, _, err := r.session.Poisoned().List(r.Context(), poison.Filter{MessageID: p.MessageID}, admin.Page{})
+	if err != nil {
+		return err
+	}
 	p.PoisonedKin = slices.DeleteFunc(poisoned, func(m poison.Message) bool { return m.ID == p.ID })
+	kept, _, err := r.session.Consumed().List(r.Context(), admin.ConsumedFilter{MessageID: p.MessageID}, admin.Page{})
+	p.KeptKin = slices.DeleteFunc(kept, func(m admin.ConsumedMessage) bool { return m.ID == p.ID })
 	return err
 }
 
@@ -160,6 +188,12 @@ func (p *messagePage) past(crashes []operator.Crash, fleet []admin.Process) []ev
 	if p.Poisoned != nil {
 		all = append(all, event{At: p.Poisoned.PoisonedAt, Text: "poisoned", Tone: "bad"})
 	}
+	if p.Kept != nil {
+		if !p.Kept.StartedAt.IsZero() {
+			all = append(all, event{At: p.Kept.StartedAt, Text: fmt.Sprintf("run %d began", max(p.Kept.Attempts, 1))})
+		}
+		all = append(all, event{At: p.Kept.FinishedAt, Text: p.Kept.Outcome, Tone: tone(p.Kept.Outcome), Error: p.Kept.Reason})
+	}
 	slices.SortStableFunc(all, func(a, b event) int { return a.At.Compare(b.At) })
 	for i := 1; i < len(all); i++ {
 		if gap := all[i].At.Sub(all[i-1].At); gap >= time.Millisecond {
@@ -195,8 +229,12 @@ func readable(payload []byte) (text string, binary bool) {
 // traceOf is the trace id in the header traceparent, or empty.
 func traceOf(headers map[string]string) string {
 	parts := strings.Split(headers["traceparent"], "-")
-	if len(parts) < 4 || len(parts[1]) != 32 || strings.Trim(parts[1], "0123456789abcdef") != "" {
+	if len(parts) < 4 || !isTraceID(parts[1]) {
 		return ""
 	}
 	return parts[1]
+}
+
+func isTraceID(text string) bool {
+	return len(text) == 32 && strings.Trim(text, "0123456789abcdef") == ""
 }

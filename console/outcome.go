@@ -39,7 +39,8 @@ func parseOutcome(text string) outcome {
 func (o outcome) text() string {
 	said := map[string]string{
 		"due": "%s due now.", "rescheduled": "%s rescheduled.", "cancelled": "%s cancelled.",
-		"requeued": "%s requeued.", "discarded": "%s discarded.", "edited": "The message is edited and requeued.",
+		"requeued": "%s requeued.", "discarded": "%s discarded.", "repeated": "%s produced again.",
+		"edited": "The message is edited and requeued.",
 		"paused": "The consumer is paused.", "resumed": "The consumer is resumed.",
 		"probed": "One message of the consumer is tried within about a second.",
 		"fires":  "The schedule fires with the next look of a process.", "schedule paused": "The schedule is paused.",

@@ -56,6 +56,9 @@ func (*overviewPage) layout() layout { return layout{title: "Overview"} }
 // Told reports whether any run was reported: in the first seconds of a system, and after an idle hour, none was.
 func (p *overviewPage) Told() bool { return len(p.Minutes) > 0 || len(p.Failures) > 0 }
 
+// Stale reports whether nothing could be read: all of the page is from before.
+func (p *overviewPage) Stale() bool { return len(p.Unseen) == 1 && p.Unseen[0].From.Equal(p.At) }
+
 const troublesShown = 8
 
 // First are the worst troubles.

@@ -110,6 +110,15 @@ func (q *params) uuid(name string) uuid.UUID {
 	return id
 }
 
+// traceID is the id of a trace.
+func (q *params) traceID(name string) string {
+	text := q.text(name)
+	if text != "" && !isTraceID(text) {
+		q.fail("%s is no trace id: it has 32 hexadecimal digits.", name)
+	}
+	return text
+}
+
 // age is a duration such as "90m", as the command takes it, too.
 func (q *params) age(name string) time.Duration {
 	text := q.text(name)

@@ -28,6 +28,7 @@ type request struct {
 	who     ops.Principal
 	session *operator.Session
 	route   route
+	page    page   // that it asks for; nil: none
 	later   func() // runs once the answer is sent; nil: nothing does
 }
 
@@ -89,7 +90,7 @@ func (r *request) view(l layout, data any) view {
 	}
 	return view{
 		Title: l.title, Tab: l.tab, Data: data, Environment: r.config.Environment, Who: r.who,
-		Prefs: r.prefs(), Notice: r.flash(), Here: r.here().String(), Now: time.Now().UTC(), Counts: counts, assets: r.assets,
+		Away: l.away, Prefs: r.prefs(), Notice: r.flash(), Here: r.here().String(), Now: time.Now().UTC(), Counts: counts, assets: r.assets,
 	}
 }
 

@@ -42,6 +42,7 @@ func routes() []route {
 		{path: "", method: get, role: viewer, template: "overview.html", page: func() page { return &overviewPage{} }},
 		{path: "consumer", method: get, role: viewer, template: "consumer.html", page: func() page { return &consumerPage{} }},
 		{path: "messages", method: get, role: viewer, template: "messages.html", page: func() page { return &messagesPage{} }},
+		{path: "consumed", method: get, role: viewer, template: "consumed.html", page: func() page { return &consumedPage{} }},
 		{path: "find", method: get, role: viewer, template: "find.html", page: func() page { return &findPage{} }},
 		{path: "message", method: get, role: viewer, template: "message.html", page: func() page { return &messagePage{} }},
 		{path: "poisoned", method: get, role: viewer, template: "poisoned.html", page: func() page { return &poisonedPage{} }},
@@ -105,6 +106,7 @@ func (rt route) answerPage(r *request, p page) error {
 	if err := r.params().into(p); err != nil {
 		return err
 	}
+	r.page = p
 	if err := p.load(r); err != nil {
 		return err
 	}

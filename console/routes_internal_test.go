@@ -94,7 +94,8 @@ func TestActions(t *testing.T) {
 func TestTemplatesNameActions(t *testing.T) {
 	t.Parallel()
 	known := []ops.Action{ops.View, ops.Read, ops.Export, ops.Pause, ops.Resume, ops.Probe, ops.RunNow, ops.Reschedule, ops.Cancel,
-		ops.Requeue, ops.Discard, ops.Edit, ops.RunSchedule, ops.PauseSchedule, ops.ResumeSchedule, ops.DeleteSchedule, ops.UpdateSchedule,
+		ops.Requeue, ops.Discard, ops.Repeat, ops.Edit, ops.RunSchedule, ops.PauseSchedule,
+		ops.ResumeSchedule, ops.DeleteSchedule, ops.UpdateSchedule,
 		ops.ResumeProjection, ops.RetryParked, ops.Rebuild, ops.Promote, ops.UndoOperation, ops.StopOperation, ops.ResumeOperation,
 		ops.SetOperationRate}
 	entries, err := fs.Glob(templateFiles, "templates/*.html")

@@ -240,9 +240,9 @@ func tone(state any) string {
 		string(admin.NoConsumer), string(admin.NoLiveProcess), string(admin.KeyBlocked), string(admin.Suspect),
 		string(admin.OtherPayload), string(admin.CircuitOpen), string(admin.CircuitBreakerOpen), halted:
 		return "bad"
-	case string(ops.Warning), string(admin.Paused), string(admin.Expired):
+	case string(ops.Warning), string(admin.Paused), string(admin.Expired), "discarded":
 		return "warn"
-	case string(ops.OK), string(admin.ProcessAlive), "running":
+	case string(ops.OK), string(admin.ProcessAlive), "running", "done":
 		return "good"
 	case string(admin.Leased), string(admin.Saturated), string(admin.Limited), string(admin.RateLimited):
 		return "info"

@@ -13,6 +13,7 @@ type layout struct {
 	title  string
 	tab    string // its path
 	status int    // defaults to 200
+	away   string // why the database cannot be read now
 }
 
 // view is what each template gets: the page, and what surrounds it.
@@ -23,6 +24,7 @@ type view struct {
 	Who         ops.Principal
 	Prefs       prefs
 	Notice      string // of the form before
+	Away        string // why the database cannot be read now; empty if it can
 	Here        string // to come back to
 	Now         time.Time
 	Counts      map[string]tabCount // by the path of a tab

@@ -124,8 +124,8 @@ func (c causes) circuit(q admin.Queue, stop admin.Explanation) string {
 		what += ", " + stop.Text
 	}
 	why := quoted(stop.CircuitError)
-	if why == "" {
-		why = c.failed(q.Consumer)
+	if failed := c.failed(q.Consumer); failed != "" && (why == "" || q.Breaker != nil) {
+		why = failed // with the number of runs and the release
 	}
 	text := sentence(what, why)
 	if !stop.Until.IsZero() {

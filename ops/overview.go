@@ -10,9 +10,18 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/minutes"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+)
+
+// Functions of package admin; immutable.
+var (
+	countQueues = hooks.Function[func(
+		ctx context.Context, c *admin.Client, db bun.IDB, consumers []string, reported bool,
+	) ([]admin.Queue, error)]("admin.CountQueues")
+	withStops = hooks.Function[func(context.Context, *admin.Client, bun.IDB, []admin.Queue) ([]admin.Queue, error)]("admin.WithStops")
 )
 
 // summary is an overview. A cached one is not redacted.
@@ -76,10 +85,10 @@ func (s *Session) redacted(ctx context.Context, o summary) summary {
 
 // standing finds operations and projections that make no progress. Parts that cannot be read are
 // included.
-func (s *Service) standing(ctx context.Context, db bun.IDB) (all []Finding) {
+func (s *Service) standing(ctx context.Context) (all []Finding) {
 	looks := doctor{service: s}
 	for _, c := range []check{{name: "operations", look: looks.checkOperations}, {name: "projections", look: looks.checkProjections}} {
-		found, err := c.look(ctx, db)
+		found, err := lookFor(ctx, s, lookTime, c.look)
 		if err != nil {
 			found = append(found, unseen(err))
 		}
@@ -108,11 +117,11 @@ func parts() []part {
 			return err
 		}), func(o *summary, last summary) { o.Failures = last.Failures }},
 		{
-			"processes", seen((*Service).seeProcesses),
+			"processes", (*Service).seeProcesses,
 			func(o *summary, last summary) { o.Processes, o.Unhandled = last.Processes, last.Unhandled },
 		},
 		{
-			"operations", seen((*Service).seeOperations),
+			"operations", (*Service).seeOperations,
 			func(o *summary, last summary) { o.Operations, o.Attention = last.Operations, last.Attention },
 		},
 	}
@@ -154,17 +163,45 @@ func (s *Service) makeOverview(ctx context.Context, last summary) (summary, erro
 			o.At = last.At
 		}
 	}
-	o.Queues = overview.WithUnhandled(o.Queues, o.Unhandled)
+	o.Queues = overview.WithUnhandled(overview.WithLastErrors(o.Queues, o.Failures), o.Unhandled)
 	return o, nil
 }
 
 // queuesWithin limits counting queues one by one, if counting all in one query takes too long.
 const queuesWithin = 2 * lookTime
 
-// seeQueues counts all queues, or each by itself if that takes too long. A queue that still takes
-// too long keeps its last counts.
+// seeQueues reads the queues, and then what stops their consumers: if that cannot be read, the last
+// reasons stay.
 func (s *Service) seeQueues(ctx context.Context, o *summary, last summary) error {
-	all, err := lookFor(ctx, s, lookTime, func(ctx context.Context, db bun.IDB) ([]admin.Queue, error) { return s.admin.Queues(ctx, db) })
+	if err := s.countQueues(ctx, o, last); err != nil {
+		return err
+	}
+	stopped, err := lookFor(ctx, s, lookTime, func(ctx context.Context, db bun.IDB) ([]admin.Queue, error) {
+		return withStops(ctx, s.admin, db, o.Queues)
+	})
+	if err != nil {
+		o.Miss(last.From(states), err, states)
+		stopped = overview.WithLastStops(o.Queues, last.Queues)
+	}
+	o.Queues = stopped
+	return nil
+}
+
+// states and unhandled are parts that depend on another.
+const states, unhandled = "states", "unhandled messages"
+
+// countQueues counts all queues, or each by itself if that takes too long. A queue that still takes
+// too long keeps its last counts.
+func (s *Service) countQueues(ctx context.Context, o *summary, last summary) error {
+	count := func(reported bool, limit time.Duration, names ...string) ([]admin.Queue, error) {
+		return lookFor(ctx, s, limit, func(ctx context.Context, db bun.IDB) ([]admin.Queue, error) {
+			return countQueues(ctx, s.admin, db, names, reported)
+		})
+	}
+	all, err := count(true, lookTime)
+	if err != nil && !errors.Is(err, ErrBusy) { // the reports of processes may be what cannot be read
+		all, err = count(false, lookTime)
+	}
 	if !errors.Is(err, ErrBusy) {
 		o.Queues = all
 		return err
@@ -177,13 +214,11 @@ func (s *Service) seeQueues(ctx context.Context, o *summary, last summary) error
 	for until := time.Now().Add(queuesWithin); len(names) > 0; names = names[1:] {
 		one, failed := []admin.Queue(nil), err
 		if left := time.Until(until); left > 0 {
-			one, failed = lookFor(ctx, s, min(left, lookTime), func(ctx context.Context, db bun.IDB) ([]admin.Queue, error) {
-				return s.admin.Queues(ctx, db, names[0])
-			})
+			one, failed = count(true, min(left, lookTime), names[0])
 		}
 		if failed != nil {
 			uncounted = append(uncounted, "the queue of "+names[0])
-			one = slices.DeleteFunc(slices.Clone(last.Queues), func(q admin.Queue) bool { return q.Consumer != names[0] })
+			one = overview.Uncounted(last.Queues, names[0])
 		}
 		o.Queues = append(o.Queues, one...)
 	}
@@ -193,23 +228,36 @@ func (s *Service) seeQueues(ctx context.Context, o *summary, last summary) error
 	return nil
 }
 
-func (s *Service) seeProcesses(ctx context.Context, db bun.IDB, o *summary) error {
-	fleet, err := s.admin.Processes(ctx, db, overview.LostWithin)
+// seeProcesses reads the processes, and then the messages that none of them handles.
+func (s *Service) seeProcesses(ctx context.Context, o *summary, last summary) error {
+	fleet, err := lookFor(ctx, s, lookTime, func(ctx context.Context, db bun.IDB) ([]admin.Process, error) {
+		return s.admin.Processes(ctx, db, overview.LostWithin)
+	})
 	if err != nil {
 		return err
 	}
-	o.Unhandled, err = s.unhandled(ctx, db, fleet)
+	o.Unhandled, err = lookFor(ctx, s, lookTime, func(ctx context.Context, db bun.IDB) ([]admin.Unhandled, error) {
+		return s.unhandled(ctx, db, fleet)
+	})
+	if err != nil {
+		o.Miss(last.From(unhandled), err, unhandled)
+		o.Unhandled = last.Unhandled
+	}
 	o.Processes = slices.DeleteFunc(fleet, func(p admin.Process) bool { return p.Status == admin.ProcessStopped })
-	return err
+	return nil
 }
 
-func (s *Service) seeOperations(ctx context.Context, db bun.IDB, o *summary) error {
-	rows, err := s.store.Operations.List(ctx, db, store.OperationFilter{States: names(Waiting, Canary, Running, Paused, Started)}, 20)
+// seeOperations reads the operations, and then what makes no progress.
+func (s *Service) seeOperations(ctx context.Context, o *summary, _ summary) error {
+	open := store.OperationFilter{States: names(Waiting, Canary, Running, Paused, Started)}
+	rows, err := lookFor(ctx, s, lookTime, func(ctx context.Context, db bun.IDB) ([]store.Operation, error) {
+		return s.store.Operations.List(ctx, db, open, 20)
+	})
 	if err != nil {
 		return err
 	}
 	o.Operations = store.Each(rows, newOperation)
-	o.Attention = s.standing(ctx, db)
+	o.Attention = s.standing(ctx)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,8 +88,8 @@ func failureOf(g poison.Group) admin.FailureGroup {
 	return *g.Failure
 }
 
-// poisonedRows lists poisoned messages.
-func poisonedRows() list[poison.Message] {
+// poisonedRows lists poisoned messages with their failures.
+func poisonedRows(failures []admin.FailureGroup) list[poison.Message] {
 	return list[poison.Message]{
 		columns: []show.Column{{Title: "ID", Kind: show.Number}, {Title: "CONSUMER"}, {Title: "PAYLOAD TYPE", Gives: 3},
 			{Title: "FINGERPRINT"}, {Title: "POISONED", Kind: show.Whole}, {Title: "CREATED", Kind: show.Whole, Gives: 1},
@@ -98,14 +99,21 @@ func poisonedRows() list[poison.Message] {
 			return []any{m.ID, m.Consumer, m.PayloadType, m.Fingerprint, m.PoisonedAt, m.CreatedAt,
 				count(int64(m.Attempts)), count(int64(m.Crashes)), m.OrderingKey, m.InsertID}
 		},
-		below: func(m poison.Message) []string {
-			if m.Reason == "" {
-				return nil
-			}
-			return []string{"reason: " + m.Reason}
-		},
+		below: func(m poison.Message) []string { return []string{errorOf(m, failures)} },
 		empty: "No poisoned message matches.",
 	}
+}
+
+// errorOf returns what the messages of a failure group have in common: the text without the parts that
+// differ, or the type of the error if the text is hidden. A message without a group has its reason.
+func errorOf(m poison.Message, failures []admin.FailureGroup) string {
+	i := slices.IndexFunc(failures, func(f admin.FailureGroup) bool {
+		return f.Consumer == m.Consumer && f.Fingerprint == m.Fingerprint
+	})
+	if i < 0 {
+		return m.Reason
+	}
+	return cmp.Or(operator.ErrorTemplate(failures[i].Sample), operator.ErrorKind(failures[i].ErrorType), m.Reason)
 }
 
 type poisonedList struct {
@@ -118,9 +126,9 @@ type poisonedList struct {
 func (l *poisonedList) command() *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List poisoned messages, the newest first", Args: checkArgs(noArgs),
-		Long: `List poisoned messages, the newest first. --show-payloads adds the reason, which may quote the error. poisoned get and
-poisoned groups show the whole text. --error reads every message that the other flags select, so add --consumer if there
-are many.`,
+		Long: `List poisoned messages, the newest first, with the type of the error. --show-payloads shows what its texts have
+in common instead. poisoned get and poisoned groups show the whole text. --error reads every message that the other flags select, so
+add --consumer if there are many.`,
 		Example: `  asyncmonolith poisoned list --consumer mail --poisoned-after "2026-01-02 15:00:00"`,
 		RunE:    l.app.onSession(l.run, l.content.config, l.filter.config),
 	}
@@ -138,7 +146,21 @@ func (l *poisonedList) run(ctx context.Context, session *operator.Session, _ []s
 	if err := checkSpelling(ctx, session, filter.Consumer, len(found)); err != nil {
 		return err
 	}
-	return poisonedRows().write(l.app.output, found, next)
+	l.content.withheld(l.app.output, len(found) > 0)
+	return writePoisoned(ctx, l.app.output, session, filter.Consumer, found, next)
+}
+
+// writePoisoned writes poisoned messages of a consumer, or of several if it is empty.
+func writePoisoned(
+	ctx context.Context, o *output, session *operator.Session, consumer string, found []poison.Message, next *admin.Page,
+) (err error) {
+	var failures []admin.FailureGroup
+	if len(found) > 0 && !o.json {
+		if failures, err = session.Consumers().Failures(ctx, consumer, mostListed); err != nil {
+			return err
+		}
+	}
+	return poisonedRows(failures).write(o, found, next)
 }
 
 type poisonedGet struct {

@@ -124,7 +124,7 @@ func (x *poisonedChange) previewIDs(ctx context.Context, session *operator.Sessi
 	}
 	slices.Reverse(found)
 	defer x.notePaused(ctx, session, consumersOfMessages(found))
-	if err := poisonedRows().write(x.app.output, found, nil); err != nil || x.app.json {
+	if err := writePoisoned(ctx, x.app.output, session, "", found, nil); err != nil || x.app.json {
 		return errors.Join(err, unconfirmed)
 	}
 	return errors.Join(x.app.say("%s would be %s.", plural(len(found), "message"), x.done), unconfirmed)

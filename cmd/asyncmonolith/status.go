@@ -93,13 +93,16 @@ func (s *statusCommand) attention(ctx context.Context, session *operator.Session
 func (s *statusCommand) overview(o operator.Overview) error {
 	out := s.app.output
 	noteUnseen(out, o)
-	if err := queues(o.At).write(out, o.Queues, nil); err != nil {
-		return err
+	if !o.Missing("queues") {
+		if err := queues(o.At).write(out, o.Queues, nil); err != nil {
+			return err
+		}
+		out.blankLine()
 	}
-	alive, lost := o.Programs()
-	out.blankLine()
-	if err := out.say("Programs: %d alive, %d lost within a day.", alive, lost); err != nil {
-		return err
+	if alive, lost := o.Programs(); !o.Missing("processes") {
+		if err := out.say("Programs: %d alive, %d lost within a day.", alive, lost); err != nil {
+			return err
+		}
 	}
 	if len(o.Failures) > 0 {
 		out.blankLine()

@@ -2,6 +2,7 @@
 "use strict";
 (() => {
   const root = document.documentElement;
+  const away = document.getElementById("away");
   const live = document.getElementById("live");
   const main = document.getElementById("main");
   const header = "X-Asyncmonolith-Fragment";
@@ -24,11 +25,12 @@
   let seen = clock(); // when the last answer came
   const came = new WeakMap(); // sections, as they came: dress changes them
 
-  // say writes below the page; what is urgent is also read out, once.
+  // say writes below the page, and what is urgent in the bar on top of it, which is also read out, once.
   function say(text, urgent) {
-    if (live.textContent === text) return;
-    if (urgent) live.setAttribute("role", "status"); else live.removeAttribute("role");
-    live.textContent = text;
+    away.hidden = !urgent;
+    if (urgent) live.textContent = "";
+    const place = urgent ? away : live;
+    if (place.textContent !== text) place.textContent = text;
   }
   const canLook = () => every > 0 && !stopped && !document.hidden && main.querySelector("[data-live]");
 
@@ -62,11 +64,12 @@
       } else if (answer.status === 304) {
         seen = clock();
         say(`Looked again at ${seen}.`);
-      } else {
-        say(`Looks fail: what you see is of ${seen}.`, true);
+      } else if (!main.querySelector("#passes")) { // that page says it already
+        const why = answer.headers.get(header) === "error" ? await answer.text() : "Looks fail.";
+        say(`${why.trim()} What you see is of ${seen}.`, true);
       }
     } catch {
-      say(`There is no answer: what you see is of ${seen}.`, true);
+      say(`There is no answer. What you see is of ${seen}.`, true);
     } finally {
       clearTimeout(giveUp);
       call.abort(); // what was not read of the answer holds a connection

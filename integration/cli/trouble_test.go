@@ -130,7 +130,21 @@ func TestTables(t *testing.T) {
 	})
 }
 
-// TestReadOnly: a database that takes no changes is one sentence, and shows what it has.
+// TestStatusWithoutAPart: the rest is shown, and what could not be read is named.
+func TestStatusWithoutAPart(t *testing.T) {
+	each(t, func(s site) {
+		filled(s)
+		s.must(0, "status")
+		testapp.OK(s, testapp.Second(s.db.ExecContext(s.Context(), "ALTER TABLE message_processes RENAME TO gone")))
+		a := s.must(0, "status")
+		if !strings.Contains(a.out, "mail") || strings.Contains(a.out, "Programs:") ||
+			!strings.Contains(a.err, "Could not be read, and is not shown: states, processes.") {
+			s.Errorf("got\n%s\n%s\nwant the consumers, and that the processes are not shown", a.out, a.err)
+		}
+	})
+}
+
+// TestReadOnly: a database that takes no changes is one sentence, and shows what it has: reading and previews write nothing.
 func TestReadOnly(t *testing.T) {
 	s := site{T: t}
 	each(t, func(on site) {
@@ -138,12 +152,26 @@ func TestReadOnly(t *testing.T) {
 			return
 		}
 		s = on
-		filled(s)
+		id := s.idOf(filled(s), "SELECT MAX(id) FROM consumer_messages WHERE consumer_type = 'mail'")
 		name := ""
 		testapp.OK(s, s.db.NewRaw("SELECT current_database()").Scan(s.Context(), &name))
 		testapp.OK(s, testapp.Second(s.db.ExecContext(s.Context(), "ALTER DATABASE "+name+" SET default_transaction_read_only = on")))
-		s.must(0, "status")
-		s.must(4, "requeue", "--consumer", "mail")
+		for _, args := range [][]string{
+			{"status"}, {"consumers", "list"}, {"messages", "list"}, {"messages", "get", id}, {"messages", "blocked-keys"},
+			{"poisoned", "list"}, {"poisoned", "groups"}, {"poisoned", "get", "1"}, {"consumed", "list"}, {"explain", id}, {"processes"},
+			{"schedules", "list"}, {"schedules", "next", "nightly"}, {"projections", "list"}, {"operations", "list"}, {"asyncapi"},
+		} {
+			s.must(0, args...)
+		}
+		s.must(6, "status", "--check")
+		s.must(6, "doctor")
+		s.must(3, "messages", "find", "--header", "tenant=acme")
+		for _, args := range [][]string{
+			{"requeue", "--consumer", "mail"}, {"requeue", "1"}, {"discard", "1"}, {"messages", "cancel", "--consumer", "mail"},
+			{"messages", "cancel", id}, {"consumers", "pause", "mail"}, {"schedules", "pause", "nightly"}, {"schedules", "delete", "nightly"},
+		} { // without --yes they are previews
+			s.must(4, args...)
+		}
 		s.says(1, "the database is read-only: it takes no changes", "consumers", "pause", "mail", "--yes", "--reason", "why")
 	})
 }

@@ -3,11 +3,8 @@ package console_test
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -23,11 +20,8 @@ import (
 	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect/sqlitedialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
-	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
@@ -451,14 +445,14 @@ func TestLoggedOut(t *testing.T) {
 		v.mustVisit(v.address + inGroup)
 		v.goesOn()
 		c.begin()
-		v.shows("#live", c.says)
+		v.shows("#away", c.says)
 		n := v.looks.Load()
 		v.hide()() // this does not make it go on, nor that somebody is there after a while
 		v.run("ahead += 31 * 60_000")
 		v.mouse(input.DispatchMouseEventTypeMouseMoved, "h1")
 		settles(t, c.name+": the page has stopped", v.looks.Load)
 		if got := v.looks.Load(); got != n || !eval[bool](v.tab,
-			`document.querySelector("#live").role === "status" && document.querySelector("#list").innerText.includes("Messages")`) {
+			`document.querySelector("#away").role === "status" && document.querySelector("#list").innerText.includes("Messages")`) {
 			t.Errorf("%s: got %d more looks, want that it keeps what it has, and reads out why", c.name, got-n)
 		}
 		if c.end != nil {
@@ -472,7 +466,7 @@ func TestLoggedOut(t *testing.T) {
 func TestLooksThatFail(t *testing.T) {
 	t.Parallel()
 	v := visits(t, inGroup)
-	v.run(`hang = 1500; window.said = 0; new MutationObserver(() => said++).observe(document.querySelector("#live"), {childList: true})`)
+	v.run(`hang = 1500; window.said = 0; new MutationObserver(() => said++).observe(document.querySelector("#away"), {childList: true})`)
 	var now, most atomic.Int64
 	never := func(_ http.ResponseWriter, r *http.Request) {
 		most.Store(max(most.Load(), now.Add(1)))
@@ -488,11 +482,11 @@ func TestLooksThatFail(t *testing.T) {
 	} {
 		v.run("hang = 300")
 		v.answerLooks(bad)
-		v.shows("#live", name)
+		v.shows("#away", name)
 		if name == "Looks fail" { // a busy machine may take longer than that for an answer
 			v.run("hang = 20_000")
 			v.goesOn()
-			v.shows("#live", name)
+			v.shows("#away", name)
 		}
 		v.run("said = 0")
 		v.goesOn()
@@ -503,6 +497,9 @@ func TestLooksThatFail(t *testing.T) {
 		v.normal()
 		v.shows("#list", v.change())
 		v.shows("#live", "Looked again")
+		if !eval[bool](v.tab, `document.querySelector("#away").hidden`) {
+			t.Errorf("%s: the bar is there after a look that went well", name)
+		}
 	}
 	if n := most.Load(); n != 1 {
 		t.Errorf("got %d looks at a time, want 1", n)
@@ -702,44 +699,4 @@ func TestAFormIsSentOnce(t *testing.T) {
 	}
 	v.click(`main form[method="post"] button`)
 	v.at("operation")
-}
-
-// doors lets connections be made while it is open.
-type doors struct {
-	sqlite driver.Driver
-	path   string
-	closed *atomic.Bool
-}
-
-func (d doors) Connect(context.Context) (driver.Conn, error) {
-	if d.closed.Load() {
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
-	}
-	return d.sqlite.Open("file:" + d.path)
-}
-
-func (d doors) Driver() driver.Driver { return d.sqlite }
-
-// TestTheDatabaseIsBack: a page that could not be had comes by itself once the database is back.
-func TestTheDatabaseIsBack(t *testing.T) {
-	t.Parallel()
-	path := prepared.copyOf(t, worldOf(t, "normal"))
-	d := doors{testdb.OpenSQLite(t, path).Driver(), path, new(atomic.Bool)}
-	conns := sql.OpenDB(d)
-	conns.SetMaxIdleConns(-1) // each statement has a connection of its own
-	db := bun.NewDB(conns, sqlitedialect.New())
-	t.Cleanup(func() { _ = db.Close() })
-	d.closed.Store(true)
-	b := newTab(t)
-	b.visit(newSite(t, db, ops.Viewer).serve() + "messages")
-	if text := b.text(); !strings.Contains(text, "The database does not answer.") {
-		t.Fatalf("while it is away: got %.300q", text)
-	}
-	b.complaints() // of the status
-	b.accessible("a page while the database is away")
-	b.complaints()
-	d.closed.Store(false)
-	testapp.Eventually(t, "the page is there", func() bool {
-		return eval[string](b, "`${document.querySelector('h1')?.innerText} ${document.querySelector('.tabs [aria-current]')?.innerText}`") == "Messages Messages"
-	})
 }

@@ -97,6 +97,7 @@ func seed(t testing.TB, db *bun.DB, w world) {
 	}
 	s.pending()
 	s.poisoned()
+	s.consumed()
 	s.failures()
 	s.minutes()
 	s.processes()
@@ -230,6 +231,26 @@ func (s seeder) poisoned() {
 				s.ago(2 * time.Hour), s.ago(2 * time.Hour), 5, 0, s.errors(group, 5),
 				s.ago(time.Duration(s.groups*s.grouped-i) * time.Second), "attempt 5 of 5 failed: " + s.text("error", group), kind}
 		})
+}
+
+// consumed writes messages that are kept, and of two of three the payloads.
+func (s seeder) consumed() {
+	const first = 2_000_000
+	s.insert("consumed_messages", "id, message_id, consumer_type, payload_type, payload, headers, order_key, any_order, created_at, attempts, "+
+		"outcome, reason, version, started_at, run_micros, finished_at, expires_at", s.each*2, func(i int) []any {
+		outcome := []string{"done", "done", "discarded", "done", "expired"}[i%5]
+		var payload, reason, key any
+		if i%3 > 0 {
+			payload = s.payload(i)
+		}
+		if i%5 == 2 {
+			reason, key = s.text("error", i)+" with "+secret, cut(s.text("key", i), 190)
+		}
+		finished := time.Duration(i) * time.Minute
+		return []any{first + i, messageID(i), s.consumer(i), s.text("payload-type", i%s.consumers), payload, s.headers(i), key, false,
+			s.ago(finished + time.Hour), 1 + i%3, outcome, reason, cut(s.text("v1.8", i%2), 250), s.ago(finished + time.Second), 840_000,
+			s.ago(finished), s.ago(finished - 7*24*time.Hour)}
+	})
 }
 
 func (s seeder) failures() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,7 +108,7 @@ func TestCheckReportsPartsItCouldNotRead(t *testing.T) {
 		t.Errorf("a viewer sees %s, which may tell where the database is", shown)
 	}
 	all = testapp.Must[[]ops.Finding](t)(operator.As(d, someone(ops.Operator)).Check(t.Context()))
-	wantFinding(t, all, "overview", ops.Warning, "did not answer")
+	wantFinding(t, all, "overview", ops.Warning, "Could not be read")
 	if shown := fmt.Sprint(all); strings.Contains(shown, "sql:") {
 		t.Errorf("an operator sees %s, which may tell where the database is", shown)
 	}
@@ -136,7 +137,64 @@ func TestOverviewShowsThePartsThatCouldBeRead(t *testing.T) {
 		!strings.Contains(o.Unseen[0].Why, "did not answer within 3s") || !o.Unseen[0].From.IsZero() {
 		t.Errorf("got %+v, want that the queue of slow is unseen", o.Unseen)
 	}
-	wantFinding(t, testapp.Must[[]ops.Finding](t)(s.Check(t.Context())), "overview", ops.Warning, "Not shown: the queue of slow")
+	wantFinding(t, testapp.Must[[]ops.Finding](t)(s.Check(t.Context())), "overview", ops.Warning, "is not shown: the queue of slow")
+}
+
+// TestPartsOfTheOverviewFailAlone: what cannot be read takes nothing else away, and is named.
+// Promise: overview
+func TestPartsOfTheOverviewFailAlone(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text   string // of the statements that fail
+		unseen []string
+	}{
+		{"message_processes", []string{"states", "processes"}},
+		{"message_minutes", []string{"minutes"}},
+		{"message_failures", []string{"failures"}},
+		{"message_operations", []string{"operations"}},
+		{"paused_consumers", []string{"queues"}},
+		{"m.keyed = TRUE AND m.consumer_type > n.name", []string{"unhandled messages"}},
+	} {
+		t.Run(strings.Join(c.unseen, " and "), func(t *testing.T) {
+			t.Parallel()
+			dsn := testdb.PostgresDSN(t)
+			a, _ := testapp.NewPoisoned(t, testdb.OpenPostgres(t, dsn), 3, testapp.Consumed("c"))
+			a.ProduceMany(2)
+			seen(a, a.DB, "p", 0, `{"every": 15000000000, "open_circuits": ["c"]}`)
+			var broken atomic.Bool
+			db := testdb.OpenRewritten(t, dsn, func(sql string) string {
+				if broken.Load() && strings.Contains(sql, c.text) {
+					return "SELECT 1/0"
+				}
+				return sql
+			})
+			s := operator.As(serviceOf(t, db, testapp.Must[*bus.Registry](t)(bus.NewRegistry())), someone(ops.Operator))
+			before := testapp.Must[operator.Overview](t)(s.Overview(t.Context()))
+			if len(before.Unseen) > 0 || len(before.Queues) != 1 || len(before.Queues[0].Stops) == 0 || len(before.Processes) != 1 {
+				t.Fatalf("before: got %+v, want a queue with what stops it, and a process", before)
+			}
+			a.Exec("UPDATE consumer_messages SET available_after = " + testapp.In(a.DB, time.Hour))
+			broken.Store(true)
+			var o operator.Overview
+			testapp.Eventually(t, "it is read anew", func() bool {
+				o = testapp.Must[operator.Overview](t)(s.Overview(t.Context()))
+				return len(o.Unseen) > 0
+			})
+			if len(o.Unseen) != 1 || !slices.Equal(o.Unseen[0].Parts, c.unseen) || !o.Unseen[0].From.Equal(before.At) || !o.At.After(before.At) {
+				t.Errorf("got %+v of %s, want %v as of %s", o.Unseen, o.At, c.unseen, before.At)
+			}
+			want := int64(2)
+			if slices.Contains(c.unseen, "queues") {
+				want = 0 // as before
+			}
+			if len(o.Queues) != 1 || o.Queues[0].Delayed != want || fmt.Sprint(o.Queues[0].Stops) != fmt.Sprint(before.Queues[0].Stops) {
+				t.Errorf("got %+v, want %d delayed, and the stops of %+v", o.Queues, want, before.Queues)
+			}
+			if len(o.Processes) != 1 || len(o.Failures) != len(before.Failures) {
+				t.Errorf("got %d processes and %d failures, want those from before", len(o.Processes), len(o.Failures))
+			}
+		})
+	}
 }
 
 // TestABusyDatabase: a look that the server or this process gives up is ErrBusy.

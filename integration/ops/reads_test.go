@@ -146,6 +146,9 @@ func readsOf(of anybody) []read {
 		return testapp.Second(s.Poisoned().Get(ctx, of.poisoned))
 	})
 	id("Consumed.Get", func(ctx context.Context, s *operator.Session) error { return testapp.Second(s.Consumed().Get(ctx, 1)) })
+	id("Consumed.ListByID", func(ctx context.Context, s *operator.Session) error {
+		return testapp.Second(s.Consumed().ListByID(ctx, 1, 2))
+	})
 	id("Messages.Explain", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Second(s.Messages().Explain(ctx, of.message))
 	})

@@ -61,9 +61,11 @@ func stopCases() []stopCase {
 			a.Exec("INSERT INTO paused_consumers (consumer_type, paused_at, paused_by, note) VALUES ('c', " + testapp.In(db, -10*time.Minute) +
 				", 'grace', 'the provider is down')")
 		}},
-		{reason: admin.CircuitBreakerOpen, since: true, till: true, says: "circuit open: 12 of 20 runs failed (for 1h00m); next try at ",
+		{reason: admin.CircuitBreakerOpen, since: true, till: true, says: `circuit open: 12 of 20 runs failed, "provider answered 503" (for 1h00m); next try at `,
 			set: func(a *testapp.App, db *bun.DB) {
 				lives(nil, circuit)(a, db)
+				a.Exec("INSERT INTO message_failures (consumer_type, fingerprint, error_type, sample, runs, first_at, last_at, first_version, row_id) VALUES ('c', '1', 'e', 'provider answered 503', 12, " +
+					testapp.In(db, -time.Hour) + ", " + testapp.In(db, 0) + ", 'v1', 1)")
 				a.Exec("INSERT INTO message_breakers (name, half_since, done, failed, opened, opened_at, open_until) VALUES ('c', " +
 					testapp.In(db, 0) + ", 8, 12, 1, " + testapp.In(db, -time.Hour) + ", " + testapp.In(db, time.Minute) + ")")
 			}},
@@ -101,7 +103,7 @@ func TestWhatStopsAConsumer(t *testing.T) {
 		testapp.Must[any](t)(nil, db.NewRaw("SELECT id FROM consumer_messages").Scan(t.Context(), &id))
 		for _, test := range stopCases() {
 			for _, table := range []string{"message_processes", "paused_consumers", "message_breakers", "message_slots", "message_rates",
-				"poisoned_messages"} {
+				"poisoned_messages", "message_failures"} {
 				a.Exec("DELETE FROM " + table)
 			}
 			test.set(a, db)

@@ -56,6 +56,11 @@ func Read(ctx context.Context, db bun.IDB, st *store.Store, registry *bus.Regist
 	return n, nil
 }
 
+// Registered returns the names of consumers in the registry. It reads nothing.
+func Registered(_ context.Context, _ bun.IDB, _ *store.Store, registry *bus.Registry) (Names, error) {
+	return Names{store.Each(registry.Consumers(), access.Names)}, nil
+}
+
 // toldBy returns the names of consumers in process reports, by whether the process is alive. All
 // processes of a release report the same manifest, so each one is parsed once: every requeue step
 // calls this.

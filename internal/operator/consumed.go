@@ -72,6 +72,27 @@ func (s *Consumed) Get(ctx context.Context, id int64) (ConsumedMessage, error) {
 	return ConsumedMessage{ConsumedMessage: m, Hidden: !shown}, nil
 }
 
+// ListByID lists consumed messages without contents. Those that are not kept are left out.
+func (s *Consumed) ListByID(ctx context.Context, ids ...int64) ([]admin.ConsumedMessage, error) {
+	all, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) (all []admin.ConsumedMessage, err error) {
+		for _, id := range ids {
+			found, _, err := s.access.Admin.Consumed(ctx, db, admin.ConsumedFilter{ID: id}, admin.Page{Size: 1, Brief: true})
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, found...)
+		}
+		return all, nil
+	})
+	for i, m := range all {
+		if err := s.access.May(ops.View, m.Consumer); err != nil {
+			return nil, err
+		}
+		all[i].Reason = s.reason(ctx, m)
+	}
+	return all, err
+}
+
 // reason redacts why a message was discarded.
 func (s *Consumed) reason(ctx context.Context, m admin.ConsumedMessage) string {
 	if m.Reason == "" {

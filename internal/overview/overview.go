@@ -48,9 +48,9 @@ type Unseen struct {
 // String describes it for people, without the error.
 func (u Unseen) String() string {
 	if u.From.IsZero() {
-		return fmt.Sprintf("The database did not answer in time. Not shown: %s.", strings.Join(u.Parts, ", "))
+		return fmt.Sprintf("Could not be read, and is not shown: %s.", strings.Join(u.Parts, ", "))
 	}
-	return fmt.Sprintf("The database did not answer in time. Shown as of %s: %s.", flow.Instant(u.From), strings.Join(u.Parts, ", "))
+	return fmt.Sprintf("Could not be read, and is shown as of %s: %s.", flow.Instant(u.From), strings.Join(u.Parts, ", "))
 }
 
 // Miss records parts that could not be read, and when the values shown instead were read.
@@ -71,6 +71,9 @@ func (o Overview[Operation, Finding]) From(part string) time.Time {
 	}
 	return o.At
 }
+
+// Missing reports whether a part could not be read and no earlier values are shown.
+func (o Overview[Operation, Finding]) Missing(part string) bool { return o.From(part).IsZero() }
 
 // Programs counts the live programs in the overview, and those lost within a day. A program has
 // one process in the overview for each Run.

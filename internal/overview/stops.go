@@ -37,6 +37,45 @@ func WithUnhandled(queues []admin.Queue, unhandled []admin.Unhandled) []admin.Qu
 	return queues
 }
 
+// WithLastStops returns queues with the Stops that need the reports of processes as they were last.
+func WithLastStops(queues, last []admin.Queue) []admin.Queue {
+	return store.Each(queues, func(q admin.Queue) admin.Queue {
+		i := slices.IndexFunc(last, func(l admin.Queue) bool { return l.Consumer == q.Consumer })
+		if i >= 0 && q.Ready+q.Delayed > 0 {
+			q.Stops = append(slices.Clone(q.Stops), slices.DeleteFunc(slices.Clone(last[i].Stops), isOwn)...)
+		}
+		return q
+	})
+}
+
+// WithLastErrors returns queues whose open circuit breakers have the consumer's last error.
+func WithLastErrors(queues []admin.Queue, failures []admin.FailureGroup) []admin.Queue {
+	return store.Each(queues, func(q admin.Queue) admin.Queue {
+		last := slices.IndexFunc(failures, func(f admin.FailureGroup) bool { return f.Consumer == q.Consumer })
+		i := slices.IndexFunc(q.Stops, func(e admin.Explanation) bool { return e.Reason == admin.CircuitBreakerOpen })
+		if last >= 0 && i >= 0 {
+			q.Stops = slices.Clone(q.Stops)
+			q.Stops[i].CircuitError = failures[last].Sample
+		}
+		return q
+	})
+}
+
+// Uncounted returns the last queue of a consumer, if there is one, with only those Stops that need no
+// process's report.
+func Uncounted(last []admin.Queue, consumer string) []admin.Queue {
+	last = slices.DeleteFunc(slices.Clone(last), func(q admin.Queue) bool { return q.Consumer != consumer })
+	return store.Each(last, func(q admin.Queue) admin.Queue {
+		q.Stops = slices.DeleteFunc(slices.Clone(q.Stops), func(e admin.Explanation) bool { return !isOwn(e) })
+		return q
+	})
+}
+
+// isOwn reports whether a stop is known without the reports of processes.
+func isOwn(e admin.Explanation) bool {
+	return slices.Contains([]admin.State{admin.Paused, admin.CircuitBreakerOpen, admin.KeyBlocked}, e.Reason)
+}
+
 // Stop describes why messages of a consumer do not start: "paused by ada: the provider is down (for
 // 19m)". The error of a circuit is in quotation marks.
 func Stop(e admin.Explanation, now time.Time) string {

@@ -284,12 +284,12 @@ func TestTheDatabaseGoesAndComesBack(t *testing.T) {
 	}
 	d.err, d.overview.Unseen = nil, []operator.Unseen{{Parts: []string{"queues"}, From: noon(),
 		Why: "ops: look: failed to connect to `user=postgres database=postgres`"}}
-	if screen := ask(); !strings.Contains(screen, "The database did not answer in time. Shown as of ") ||
+	if screen := ask(); !strings.Contains(screen, "Could not be read, and is shown as of ") ||
 		strings.Contains(screen, "postgres") {
 		t.Errorf("while it is late: got\n%s", screen)
 	}
 	d.overview.Unseen, d.overview.At = nil, noon().Add(time.Minute)
-	if screen := ask(); strings.Contains(screen, "did not answer") || !strings.Contains(screen, "12:01:30 UTC") {
+	if screen := ask(); strings.Contains(screen, "not be read") || !strings.Contains(screen, "12:01:30 UTC") {
 		t.Errorf("when it is back: got\n%s", screen)
 	}
 }
