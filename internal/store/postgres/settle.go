@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,8 +114,9 @@ func (p *database) settleStatements() map[settling]*fixed {
 func (p *database) Settle(
 	ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool,
 ) (dialect.Settled, error) {
-	kept, keyed := dialect.KeptOf(results), dialect.OfLanes(results)
-	statement := p.settle[settling{keyed, freeOnly, len(kept) > 0}]
+	keyed := dialect.OfLanes(results)
+	keeps := slices.ContainsFunc(results, func(r dialect.Result) bool { return r.Kept != nil })
+	statement := p.settle[settling{keyed, freeOnly, keeps}]
 	r := resultColumns(results)
 	args := []any{pgdialect.Array(r.claims), owner, pgdialect.Array(r.claimOf), pgdialect.Array(r.messages), pgdialect.Array(r.outcomes),
 		pgdialect.Array(r.delays), pgdialect.Array(r.errors), pgdialect.Array(r.reasons)}
@@ -122,8 +124,8 @@ func (p *database) Settle(
 		args = append(args, pgdialect.Array(r.parks))
 	}
 	args = append(args, lease.Microseconds(), pgdialect.Array(r.printOf), pgdialect.Array(r.prints))
-	if len(kept) > 0 {
-		args = append(args, keptColumns(kept)...)
+	if keeps {
+		args = append(args, keptColumns(results)...)
 	}
 	var rows []struct {
 		dialect.Finished `bun:",extend"`
