@@ -80,11 +80,11 @@ kept AS (
   FROM rest k WHERE c.id = k.cid AND k.ids IS NOT NULL),
 fin AS (DELETE FROM {messages} m USING res r WHERE m.id = r.mid AND r.outcome = 'done'),
 bad AS (DELETE FROM {messages} m USING res r WHERE m.id = r.mid AND r.outcome = 'poison'
-  RETURNING ` + dialect.MessageColumns + `, m.steps«, m.order_key, m.lane, m.rank, r.parks», r.errors AS new_errors, r.reason),
+  RETURNING ` + dialect.MessageColumns + `, m.steps«, m.order_key, m.lane, m.rank, r.parks», r.errors AS new_errors, r.reason, r.cid),
 poi AS (
   INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, steps, fingerprint«, order_key, lane, rank, parks»)
   SELECT ` + dialect.PoisonedID("bad.id") + `, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
-    available_after, attempts + 1, crashes, COALESCE(NULLIF(new_errors, ''), errors), {now}, reason, group_key, steps, (SELECT f.print FROM unnest(?::bigint[], ?::text[]) f(mid, print) WHERE f.mid = bad.id)«, order_key, lane, rank, lane IS NOT NULL AND parks» FROM bad),
+    available_after, attempts + 1, crashes, COALESCE(NULLIF(new_errors, ''), errors), {now}, reason, group_key, steps, (SELECT f.print FROM unnest(?::bigint[], ?::bigint[], ?::text[]) f(cid, mid, print) WHERE f.cid = bad.cid AND f.mid = bad.id)«, order_key, lane, rank, lane IS NOT NULL AND parks» FROM bad),
 upd AS (
   UPDATE {messages} m SET attempts = m.attempts + CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, crashes = 0,
     errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = {now} + r.delay * interval '1 microsecond'«, rank = ` + dialect.Moved("m.rank", "{now} + r.delay * interval '1 microsecond'", micros) + `»
@@ -123,7 +123,7 @@ func (p *database) Settle(
 	if keyed {
 		args = append(args, pgdialect.Array(r.parks))
 	}
-	args = append(args, lease.Microseconds(), pgdialect.Array(r.printOf), pgdialect.Array(r.prints))
+	args = append(args, lease.Microseconds(), pgdialect.Array(r.printClaims), pgdialect.Array(r.printOf), pgdialect.Array(r.prints))
 	if keeps {
 		args = append(args, keptColumns(results)...)
 	}
@@ -160,7 +160,7 @@ type resultArrays struct {
 	claimOf, messages, delays []int64
 	outcomes, errors, reasons []string
 	parks                     []bool
-	printOf                   []int64 // of poisoned ones
+	printClaims, printOf      []int64 // of poisoned ones
 	prints                    []string
 }
 
@@ -174,7 +174,8 @@ func resultColumns(results []dialect.Result) resultArrays {
 		r.errors = append(r.errors, errorlog.Clean(result.Errors, 0))
 		r.parks = append(r.parks, result.Parks)
 		if result.Fingerprint != "" {
-			r.printOf, r.prints = append(r.printOf, result.Message), append(r.prints, result.Fingerprint)
+			r.printClaims, r.printOf = append(r.printClaims, result.Claim), append(r.printOf, result.Message)
+			r.prints = append(r.prints, result.Fingerprint)
 		}
 		r.reasons = append(r.reasons, errorlog.Clean(result.Reason, errorlog.MaxBytes))
 	}
