@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,11 +80,11 @@ kept AS (
   FROM rest k WHERE c.id = k.cid AND k.ids IS NOT NULL),
 fin AS (DELETE FROM {messages} m USING res r WHERE m.id = r.mid AND r.outcome = 'done'),
 bad AS (DELETE FROM {messages} m USING res r WHERE m.id = r.mid AND r.outcome = 'poison'
-  RETURNING ` + dialect.MessageColumns + `, m.steps«, m.order_key, m.lane, m.rank, r.parks», r.errors AS new_errors, r.reason),
+  RETURNING ` + dialect.MessageColumns + `, m.steps«, m.order_key, m.lane, m.rank, r.parks», r.errors AS new_errors, r.reason, r.cid),
 poi AS (
   INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, steps, fingerprint«, order_key, lane, rank, parks»)
   SELECT ` + dialect.PoisonedID("bad.id") + `, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
-    available_after, attempts + 1, crashes, COALESCE(NULLIF(new_errors, ''), errors), {now}, reason, group_key, steps, (SELECT f.print FROM unnest(?::bigint[], ?::text[]) f(mid, print) WHERE f.mid = bad.id)«, order_key, lane, rank, lane IS NOT NULL AND parks» FROM bad),
+    available_after, attempts + 1, crashes, COALESCE(NULLIF(new_errors, ''), errors), {now}, reason, group_key, steps, (SELECT f.print FROM unnest(?::bigint[], ?::bigint[], ?::text[]) f(cid, mid, print) WHERE f.cid = bad.cid AND f.mid = bad.id)«, order_key, lane, rank, lane IS NOT NULL AND parks» FROM bad),
 upd AS (
   UPDATE {messages} m SET attempts = m.attempts + CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, crashes = 0,
     errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = {now} + r.delay * interval '1 microsecond'«, rank = ` + dialect.Moved("m.rank", "{now} + r.delay * interval '1 microsecond'", micros) + `»
@@ -113,17 +114,18 @@ func (p *database) settleStatements() map[settling]*fixed {
 func (p *database) Settle(
 	ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool,
 ) (dialect.Settled, error) {
-	kept, keyed := dialect.KeptOf(results), dialect.OfLanes(results)
-	statement := p.settle[settling{keyed, freeOnly, len(kept) > 0}]
+	keyed := dialect.OfLanes(results)
+	keeps := slices.ContainsFunc(results, func(r dialect.Result) bool { return r.Kept != nil })
+	statement := p.settle[settling{keyed, freeOnly, keeps}]
 	r := resultColumns(results)
 	args := []any{pgdialect.Array(r.claims), owner, pgdialect.Array(r.claimOf), pgdialect.Array(r.messages), pgdialect.Array(r.outcomes),
 		pgdialect.Array(r.delays), pgdialect.Array(r.errors), pgdialect.Array(r.reasons)}
 	if keyed {
 		args = append(args, pgdialect.Array(r.parks))
 	}
-	args = append(args, lease.Microseconds(), pgdialect.Array(r.printOf), pgdialect.Array(r.prints))
-	if len(kept) > 0 {
-		args = append(args, keptColumns(kept)...)
+	args = append(args, lease.Microseconds(), pgdialect.Array(r.printClaims), pgdialect.Array(r.printOf), pgdialect.Array(r.prints))
+	if keeps {
+		args = append(args, keptColumns(results)...)
 	}
 	var rows []struct {
 		dialect.Finished `bun:",extend"`
@@ -158,7 +160,7 @@ type resultArrays struct {
 	claimOf, messages, delays []int64
 	outcomes, errors, reasons []string
 	parks                     []bool
-	printOf                   []int64 // of poisoned ones
+	printClaims, printOf      []int64 // of poisoned ones
 	prints                    []string
 }
 
@@ -172,7 +174,8 @@ func resultColumns(results []dialect.Result) resultArrays {
 		r.errors = append(r.errors, errorlog.Clean(result.Errors, 0))
 		r.parks = append(r.parks, result.Parks)
 		if result.Fingerprint != "" {
-			r.printOf, r.prints = append(r.printOf, result.Message), append(r.prints, result.Fingerprint)
+			r.printClaims, r.printOf = append(r.printClaims, result.Claim), append(r.printOf, result.Message)
+			r.prints = append(r.prints, result.Fingerprint)
 		}
 		r.reasons = append(r.reasons, errorlog.Clean(result.Reason, errorlog.MaxBytes))
 	}

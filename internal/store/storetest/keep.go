@@ -20,6 +20,7 @@ func keepCases() []testCase {
 		{"a settle of many that are alike keeps each", keepAlike},
 		{"a settle that is sent twice keeps a message once", keepTwice},
 		{"a settle after the lease keeps nothing", keepLost},
+		{"a result of a lost claim keeps nothing beside one that counts", keepBesideLost},
 		{"a transaction that is rolled back keeps nothing", keepRolledBack},
 		{"what is kept is listed by each filter, the newest first", keepListed},
 		{"a scan ends after its messages and goes on there", keepScanned},
@@ -155,6 +156,20 @@ func keepLost(k *kit) {
 	equal(k, "settled", k.settle("a", done), store.Settled{})
 	equal(k, "consumed", k.consumed(store.ConsumedFilter{}), nil)
 	equal(k, "messages", k.pending(), ids)
+}
+
+// keepBesideLost settles a run whose claim is lost together with the next run of its message in the same process.
+func keepBesideLost(k *kit) {
+	ids := k.add("c", 1)
+	lost := k.take("a", "c", ids...)
+	done := k.kept(lost, ids[0])
+	k.must("disclaim", k.store.Claims.Disclaim(k.ctx, k.db, "a", []int64{lost.ID}))
+	next := k.take("a", "c", ids...)
+	equal(k, "settled", k.settle("a", done, store.Result{Claim: next.ID, Message: ids[0], Outcome: store.Failed}).Applied, 1)
+	equal(k, "consumed", k.consumed(store.ConsumedFilter{}), nil)
+	next = k.take("a", "c", ids...)
+	equal(k, "settled again", k.settle("a", done, k.kept(next, ids[0])).Applied, 1)
+	equal(k, "consumed at last", k.consumed(store.ConsumedFilter{}), ids)
 }
 
 func keepRolledBack(k *kit) {

@@ -20,6 +20,7 @@ func settleGuardCases() []testCase {
 		{"a claim that was taken away settles nothing", guardTakenAway},
 		{"live, lost and foreign claims go in one statement", guardMixed},
 		{"a late result does not stand in for the new one", guardLateBesideNew},
+		{"a late poisoning does not stand in for the new one", guardLatePoison},
 		{"eight of the same statement at once count once", guardAtOnce},
 	}
 }
@@ -188,6 +189,21 @@ func guardLateBesideNew(k *kit) {
 		}
 		k.settle("a", results(k.take("a", "c", ids...), store.Done, ids...)...)
 	}
+}
+
+// guardLatePoison is guardLateBesideNew for runs that both poison the message.
+func guardLatePoison(k *kit) {
+	ids := k.add("c", 1)
+	lost := k.take("a", "c", ids...)
+	k.must("disclaim", k.store.Claims.Disclaim(k.ctx, k.db, "a", []int64{lost.ID}))
+	held := k.take("a", "c", ids...)
+	settled := k.settle("a",
+		store.Result{Claim: lost.ID, Message: ids[0], Outcome: store.Poison, Fingerprint: "late"},
+		store.Result{Claim: held.ID, Message: ids[0], Outcome: store.Poison, Fingerprint: "new"})
+	equal(k, "settled", settled, store.Settled{Live: []int64{held.ID}, Applied: 1})
+	listed, err := k.store.Poison.List(k.ctx, k.db, store.PoisonFilter{}, 10)
+	k.must("list", err)
+	equal(k, "fingerprints", store.Each(listed, func(m store.Poisoned) string { return m.Fingerprint }), []string{"new"})
 }
 
 func guardAtOnce(k *kit) {

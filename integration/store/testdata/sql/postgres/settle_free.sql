@@ -1,6 +1,6 @@
 SELECT name FROM pg_catalog.pg_prepared_statements WHERE name LIKE 'asyncmonolith%';
 
-PREPARE asyncmonolith_settle_free_99f77136c9154811 AS 
+PREPARE asyncmonolith_settle_free_2d5534e13e828482 AS 
 WITH live AS MATERIALIZED (
   SELECT id, message_ids FROM "app_message_claims" WHERE id = ANY((SELECT $1::bigint[])::bigint[]) AND owner = $2 ORDER BY id FOR UPDATE),
 held AS MATERIALIZED (SELECT l.id AS cid, u.mid FROM live l CROSS JOIN LATERAL unnest(l.message_ids) u(mid)),
@@ -29,17 +29,17 @@ kept AS (
 fin AS (DELETE FROM "app_consumer_messages" m USING res r WHERE m.id = r.mid AND r.outcome = 'done'),
 bad AS (DELETE FROM "app_consumer_messages" m USING res r WHERE m.id = r.mid AND r.outcome = 'poison'
   RETURNING m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id,
-	m.created_at, m.available_after, m.attempts, m.crashes, m.errors, m.group_key, m.steps, r.errors AS new_errors, r.reason),
+	m.created_at, m.available_after, m.attempts, m.crashes, m.errors, m.group_key, m.steps, r.errors AS new_errors, r.reason, r.cid),
 poi AS (
   INSERT INTO "app_poisoned_messages" (id, message_id, consumer_type, payload_type, payload, headers, insert_id,
 	created_at, available_after, attempts, crashes, errors, poisoned_at, reason, group_key, steps, fingerprint)
   SELECT CASE WHEN EXISTS (SELECT 1 FROM "app_poisoned_messages" p WHERE p.id = bad.id) THEN bad.id
     + (SELECT COALESCE(MAX(p.id), 0) FROM "app_poisoned_messages" p) + (SELECT COALESCE(MAX(o.id), 0) FROM "app_consumer_messages" o) ELSE bad.id END, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
-    available_after, attempts + 1, crashes, COALESCE(NULLIF(new_errors, ''), errors), statement_timestamp(), reason, group_key, steps, (SELECT f.print FROM unnest($10::bigint[], $11::text[]) f(mid, print) WHERE f.mid = bad.id) FROM bad),
+    available_after, attempts + 1, crashes, COALESCE(NULLIF(new_errors, ''), errors), statement_timestamp(), reason, group_key, steps, (SELECT f.print FROM unnest($10::bigint[], $11::bigint[], $12::text[]) f(cid, mid, print) WHERE f.cid = bad.cid AND f.mid = bad.id) FROM bad),
 upd AS (
   UPDATE "app_consumer_messages" m SET attempts = m.attempts + CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, crashes = 0,
     errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = statement_timestamp() + r.delay * interval '1 microsecond'
   FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze'))
 SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages, (SELECT array_agg(b.mid) FROM busy b WHERE b.cid = l.id) AS busy FROM live l;
 
-EXECUTE asyncmonolith_settle_free_99f77136c9154811('{4}', 'settler', '{4}', '{24}', '{"done"}', '{0}', '{""}', '{""}', 60000000, NULL, NULL);
+EXECUTE asyncmonolith_settle_free_2d5534e13e828482('{4}', 'settler', '{4}', '{24}', '{"done"}', '{0}', '{""}', '{""}', 60000000, NULL, NULL, NULL);

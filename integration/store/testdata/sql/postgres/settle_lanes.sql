@@ -1,6 +1,6 @@
 SELECT name FROM pg_catalog.pg_prepared_statements WHERE name LIKE 'asyncmonolith%';
 
-PREPARE asyncmonolith_settle_lanes_26403f75b4ac922f AS 
+PREPARE asyncmonolith_settle_lanes_a7bbef0149f3a323 AS 
 WITH live AS MATERIALIZED (
   SELECT c.id, c.message_ids, c.lanes FROM (SELECT set_config('lock_timeout', '500ms', true) OFFSET 0) s, "app_message_claims" c WHERE c.id = ANY((SELECT $1::bigint[])::bigint[]) AND c.owner = $2 ORDER BY c.id FOR UPDATE OF c),
 held AS MATERIALIZED (SELECT l.id AS cid, u.mid, u.lane FROM live l CROSS JOIN LATERAL unnest(l.message_ids, l.lanes) u(mid, lane)),
@@ -25,17 +25,17 @@ kept AS (
 fin AS (DELETE FROM "app_consumer_messages" m USING res r WHERE m.id = r.mid AND r.outcome = 'done'),
 bad AS (DELETE FROM "app_consumer_messages" m USING res r WHERE m.id = r.mid AND r.outcome = 'poison'
   RETURNING m.id, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id,
-	m.created_at, m.available_after, m.attempts, m.crashes, m.errors, m.group_key, m.steps, m.order_key, m.lane, m.rank, r.parks, r.errors AS new_errors, r.reason),
+	m.created_at, m.available_after, m.attempts, m.crashes, m.errors, m.group_key, m.steps, m.order_key, m.lane, m.rank, r.parks, r.errors AS new_errors, r.reason, r.cid),
 poi AS (
   INSERT INTO "app_poisoned_messages" (id, message_id, consumer_type, payload_type, payload, headers, insert_id,
 	created_at, available_after, attempts, crashes, errors, poisoned_at, reason, group_key, steps, fingerprint, order_key, lane, rank, parks)
   SELECT CASE WHEN EXISTS (SELECT 1 FROM "app_poisoned_messages" p WHERE p.id = bad.id) THEN bad.id
     + (SELECT COALESCE(MAX(p.id), 0) FROM "app_poisoned_messages" p) + (SELECT COALESCE(MAX(o.id), 0) FROM "app_consumer_messages" o) ELSE bad.id END, message_id, consumer_type, payload_type, payload, headers, insert_id, created_at,
-    available_after, attempts + 1, crashes, COALESCE(NULLIF(new_errors, ''), errors), statement_timestamp(), reason, group_key, steps, (SELECT f.print FROM unnest($11::bigint[], $12::text[]) f(mid, print) WHERE f.mid = bad.id), order_key, lane, rank, lane IS NOT NULL AND parks FROM bad),
+    available_after, attempts + 1, crashes, COALESCE(NULLIF(new_errors, ''), errors), statement_timestamp(), reason, group_key, steps, (SELECT f.print FROM unnest($11::bigint[], $12::bigint[], $13::text[]) f(cid, mid, print) WHERE f.cid = bad.cid AND f.mid = bad.id), order_key, lane, rank, lane IS NOT NULL AND parks FROM bad),
 upd AS (
   UPDATE "app_consumer_messages" m SET attempts = m.attempts + CASE r.outcome WHEN 'failed' THEN 1 ELSE 0 END, crashes = 0,
     errors = COALESCE(NULLIF(r.errors, ''), m.errors), available_after = statement_timestamp() + r.delay * interval '1 microsecond', rank = CASE WHEN m.rank >= 100000000000000 THEN (EXTRACT(EPOCH FROM statement_timestamp() + r.delay * interval '1 microsecond') * 1000000)::bigint ELSE m.rank END
   FROM res r WHERE m.id = r.mid AND r.outcome IN ('failed', 'snooze'))
 SELECT l.id, (SELECT count(*) FROM res r WHERE r.cid = l.id) AS messages FROM live l;
 
-EXECUTE asyncmonolith_settle_lanes_26403f75b4ac922f('{6}', '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', '{6}', '{34}', '{"poison"}', '{0}', '{""}', '{"attempts used up"}', '{TRUE}', 60000000, NULL, NULL);
+EXECUTE asyncmonolith_settle_lanes_a7bbef0149f3a323('{6}', '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', '{6}', '{34}', '{"poison"}', '{0}', '{""}', '{"attempts used up"}', '{TRUE}', 60000000, NULL, NULL, NULL);

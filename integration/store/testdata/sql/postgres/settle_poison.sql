@@ -1,1 +1,1 @@
-EXECUTE asyncmonolith_settle_e4848dfb692e3da5('{3}', 'poisoner', '{3}', '{20}', '{"poison"}', '{0}', '{""}', '{""}', 60000000, NULL, NULL);
+EXECUTE asyncmonolith_settle_b1e34aa7ad4f679e('{3}', 'poisoner', '{3}', '{20}', '{"poison"}', '{0}', '{""}', '{""}', 60000000, NULL, NULL, NULL);
