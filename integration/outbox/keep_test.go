@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -170,5 +172,49 @@ func TestConsumedMessagesAreForgotten(t *testing.T) {
 			t.Errorf("forgotten after %s, want a minute and at most one look of the processor more", after)
 		}
 		r.MustStop()
+	})
+}
+
+// TestAVersionThatNoColumnTakes is cut for what is kept, as it is for reports.
+func TestAVersionThatNoColumnTakes(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db)
+		registry := bus.RegistryConfig{AppVersion: "v\x00" + strings.Repeat("1", 300)}
+		a.Registry = testapp.Must[*bus.Registry](t)(registry.NewRegistry(testapp.Consumed("c", bus.Keep(time.Hour))))
+		a.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(a.Registry, outbox.ProducerConfig{}))
+		a.Produce(order{ID: "1"})
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "it is consumed", a.Empty)
+		r.MustStop()
+		if found := consumedBy(a, "c"); len(found) != 1 || len(found[0].Version) != 255 || !strings.HasPrefix(found[0].Version, "v\uFFFD1") {
+			t.Errorf("got %+v, want one with 255 bytes of the version", found)
+		}
+	})
+}
+
+// TestWhatCannotBeKeptIsDone: the database refuses its row, here since there is one of the same ids.
+func TestWhatCannotBeKeptIsDone(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var runs atomic.Int64
+		a := testapp.New(t, db, testapp.Counting("c", &runs, bus.Keep(time.Hour)))
+		a.ProduceMany(3)
+		a.Exec(`INSERT INTO consumed_messages (id, message_id, consumer_type, payload_type, any_order, created_at, attempts, outcome, version,
+  run_micros, finished_at, expires_at)
+SELECT id, message_id, 'old', payload_type, FALSE, created_at, 1, 'done', '', 0, created_at, ` + testapp.In(db, time.Hour) + `
+FROM consumer_messages ORDER BY id LIMIT 1`)
+		var lines testapp.Lines
+		config := testapp.Fast()
+		config.Logger = lines.Logger()
+		r := a.Start(config)
+		testapp.Eventually(t, "all is consumed", a.Empty)
+		r.MustStop()
+		if found := consumedBy(a, "c"); len(found) != 2 || runs.Load() != 3 {
+			t.Errorf("got %d kept after %d runs, want the other two after 3", len(found), runs.Load())
+		}
+		if !strings.Contains(lines.String(), "without what it keeps") {
+			t.Errorf("got the log %s, want that one is not kept", lines.String())
+		}
 	})
 }

@@ -244,12 +244,12 @@ func (s *settlement) putAside(results []store.Result, err error) {
 	s.Busy, s.aside = append(s.Busy, results...), true
 }
 
-// settleBare writes the outcome without its texts, the only part that a database can refuse. If
-// even that fails, the result is put aside.
+// settleBare writes the outcome without its texts and what it keeps, the only parts that a database
+// can refuse. If even that fails, the result is put aside.
 func (s *settlement) settleBare(ctx context.Context, result store.Result, cause error) error {
-	s.settler.config.Logger.Error("outcome refused by the database, written without its error text",
+	s.settler.config.Logger.Error("outcome refused by the database, written without its error text and without what it keeps",
 		"row", result.Message, "error", errorlog.Text(cause))
-	result.Errors, result.Reason = "", "see the log"
+	result.Errors, result.Reason, result.Kept = "", "see the log", nil
 	bare := []store.Result{result}
 	err := s.send(ctx, bare, true)
 	if err != nil && ctx.Err() == nil {

@@ -78,13 +78,14 @@ func New(c Config) *Reporter {
 	}
 }
 
-// Version returns the version of this program: the registry's, or that of the build. It may be empty.
+// Version returns the version of this program as it is stored: the registry's, or that of the build.
+// It may be empty.
 func Version(registry *bus.Registry) string {
 	_, version := access.Heartbeat(registry)
 	if version == "" {
 		_, version = program()
 	}
-	return version
+	return errorlog.Clean(version, 255)
 }
 
 // program returns the program of this process and its version: its module's, else the revision it
