@@ -101,7 +101,7 @@ func markupMutants() []mutant {
 		{"console 14: shortened texts are markup",
 			in("console.functions", replace(`"short": short`, `"short": func(s string) template.HTML { return template.HTML(short(s)) }`)), texts,
 			nobodys},
-		{"console 15: any header is a trace", in("console.traceOf", without("strings.Trim")), traces, `trace ".*: got a link to`},
+		{"console 15: any header is a trace", in("console.isTraceID", without("strings.Trim")), traces, `trace ".*: got a link to`},
 		{"console 15: TraceURL may be a script", in("console.Config.check",
 			replace(`err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || !strings.Contains(c.TraceURL, traceMark)`,
 				`err != nil || u.Scheme == ""`)), traces, `TraceURL "javascript:`},
