@@ -55,11 +55,11 @@ type quarantine struct {
 type width struct{ n, survived int }
 
 // survive counts one more survivor. Solo, as many must survive as may have crashed beside the
-// message at fault.
+// message at fault: as many as run together, and as many again whose outcome was not written yet.
 func (w *width) survive(limit int) {
 	limit, w.survived = max(limit, flow.FewSuspects), w.survived+1
 	switch {
-	case w.n == 1 && w.survived >= limit:
+	case w.n == 1 && w.survived >= 2*limit:
 		w.n, w.survived = limit, 0
 	case w.n > 1 && w.survived >= w.n:
 		w.n, w.survived = min(2*w.n, limit), 0

@@ -141,7 +141,7 @@ func TestSoloRunsGiveWayOnceTheySurvive(t *testing.T) {
 		d.quarantine.begin(lease, time.Now())
 		d.watch(lease)
 		for range 2 {
-			for range 20 {
+			for range 40 {
 				d.look(store.Probe{Killers: []int{0}, Lease: lease})
 				plan := d.mustPlan(t)
 				plan.is(t, store.Killers, 1, true)
