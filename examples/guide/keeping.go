@@ -19,10 +19,10 @@ func KeptMail(send func(context.Context, OrderPlaced) error) bus.Consumer {
 	// end
 }
 
-// ShowMail prints what became of the mails of an order.
+// ShowMail prints what became of the mails of an order, which were produced with outbox.Header("order", order).
 func ShowMail(ctx context.Context, db bun.IDB, client *admin.Client, order string, out io.Writer) error {
 	// snippet: consumed
-	found, _, err := client.Consumed(ctx, db, admin.ConsumedFilter{Consumer: "mail", OrderingKey: order}, admin.Page{})
+	found, _, err := client.Consumed(ctx, db, admin.ConsumedFilter{Consumer: "mail", Header: "order", Value: order}, admin.Page{})
 	if err != nil {
 		return err
 	}
