@@ -18,7 +18,7 @@ import (
 
 // workOfAnyKind takes some milliseconds, and ends in one of the ways in which a run can end.
 func workOfAnyKind() error {
-	time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+	<-time.After(time.Duration(rand.IntN(20)) * time.Millisecond)
 	switch rand.IntN(8) {
 	case 0:
 		return errors.New("failed")
