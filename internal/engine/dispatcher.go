@@ -76,7 +76,7 @@ func (d *dispatcher) activate(payloadTypes ...string) {
 		}
 		if !access.Keyed(&c.settings) { // looks find messages without keys, which are rare
 			first := !c.active
-			if c.activate(); first && len(payloadTypes) > 0 {
+			if c.activate(); first && len(payloadTypes) > 0 && !d.quarantine.looked.IsZero() { // else there may be a backlog
 				c.clear = time.Now()
 			}
 			c.announced = true
