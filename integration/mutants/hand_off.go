@@ -29,6 +29,8 @@ func handOffMutants() []mutant {
 			inOutbox("TestHandOffUnderAnotherPath"), `claims of the tenant, want|beyond the \d+ of their sequence`},
 		{"hand-off: of a late commit", in("reservation.handOver", without("rc.config.LeaseDuration")),
 			inOutbox("TestHandOffOfALateCommit"), `ran under the claim of its transaction|crashes`},
+		{"hand-off: past a backlog of before the first look", in("dispatcher.activate", without("d.quarantine.looked")),
+			unit("TestAdmissionLeavesToClaimsWhatTheyDecide/a_backlog_of_before_the_first_look"), `admitted: got 1, want none`},
 		{"hand-off: past a stop", in("reservation.handOver", without("rc.ended")),
 			inOutbox("TestHandOffOfACommitPastTheStop"), `gave up waiting|1 crashes`},
 		{"hand-off: a late commit gives nothing back", in("reservation.Commit", replace("rc.store.Claims.Disclaim(…)", "error(nil)")),

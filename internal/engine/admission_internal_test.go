@@ -52,11 +52,16 @@ func TestAdmissionLeavesToClaimsWhatTheyDecide(t *testing.T) {
 		"no look yet":      func(d *dispatcher, _ *consumer) { d.quarantine.looked = time.Time{} },
 		"an abandoned one": func(d *dispatcher, _ *consumer) { d.capacity.abandoned = []string{"other"} },
 		"a backlog":        func(_ *dispatcher, c *consumer) { c.active, c.clear = true, time.Now().Add(-time.Second) },
-		"large messages":   func(d *dispatcher, _ *consumer) { d.capacity.held = maxHeldBytes },
-		"busy workers":     func(d *dispatcher, _ *consumer) { d.capacity.running = 8 },
-		"queued ones":      func(d *dispatcher, _ *consumer) { d.capacity.queued = 8 },
-		"its concurrency":  func(_ *dispatcher, c *consumer) { c.settings.Concurrency, c.running = 1, 1 },
-		"a stop":           func(d *dispatcher, _ *consumer) { d.close() },
+		"a backlog of before the first look": func(d *dispatcher, _ *consumer) {
+			d.quarantine.looked = time.Time{}
+			d.activate("test") // a commit is announced first
+			d.look(store.Probe{Now: time.Now(), Due: []int{0}, First: []store.Position{{At: time.Now().Add(-time.Second), ID: 1}}})
+		},
+		"large messages":  func(d *dispatcher, _ *consumer) { d.capacity.held = maxHeldBytes },
+		"busy workers":    func(d *dispatcher, _ *consumer) { d.capacity.running = 8 },
+		"queued ones":     func(d *dispatcher, _ *consumer) { d.capacity.queued = 8 },
+		"its concurrency": func(_ *dispatcher, c *consumer) { c.settings.Concurrency, c.running = 1, 1 },
+		"a stop":          func(d *dispatcher, _ *consumer) { d.close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
