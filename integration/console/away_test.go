@@ -113,6 +113,7 @@ func TestALivePageStaysWhileTheDatabaseIsAway(t *testing.T) {
 	v.complaints() // of the status
 	closed.Store(false)
 	v.shows("#live", "Looked again")
+	v.complaints() // of a look in between
 	if !eval[bool](v.tab, `document.querySelector("#away").hidden`) {
 		t.Error("the bar is there while the database answers")
 	}

@@ -19,6 +19,9 @@ var inList = regexp.MustCompile(`<a class="id" href="message\?id=(\d+)"`)
 func TestConsumedMessagesAreFiltered(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Operator)
+	// The world may be older than the margin of half a minute.
+	s.exec(`UPDATE consumed_messages SET finished_at = finished_at - (SELECT max(finished_at) FROM consumed_messages)
+		+ CAST(unixepoch('subsec') * 1000000 AS INTEGER)`)
 	for query, want := range map[string]int{
 		"": 40, "consumer=consumer-02": 7, "outcome=discarded": 8, "key=key-07": 1, "type=payload-type-03": 7, "trace=" + traceOf(4): 1,
 		"header=tenant&value=header-05": 1, "since=" + url.QueryEscape(instant(-10*time.Minute-30*time.Second)): 11,
