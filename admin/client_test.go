@@ -43,6 +43,10 @@ func TestAdminRefusesBadInputBeforeAnySQL(t *testing.T) {
 		_, _, err := client.List(ctx, db, filter, page)
 		return err
 	}
+	consumed := func(ids []int64) error {
+		_, _, err := client.Consumed(ctx, db, admin.ConsumedFilter{IDs: ids}, admin.Page{})
+		return err
+	}
 	second := func(_ any, err error) error { return err }
 	for name, test := range map[string]struct{ err, want error }{
 		"a negative page":           {list(admin.Filter{}, admin.Page{Size: -1}), bus.ErrInvalidOption},
@@ -54,6 +58,8 @@ func TestAdminRefusesBadInputBeforeAnySQL(t *testing.T) {
 			bus.ErrInvalidOption},
 		"a page that examines -1":        {list(admin.Filter{}, admin.Page{ScanLimit: -1}), bus.ErrInvalidOption},
 		"a state that there is not":      {list(admin.Filter{State: "done"}, admin.Page{}), bus.ErrInvalidOption},
+		"no consumed ids":                {consumed([]int64{}), bus.ErrInvalidOption},
+		"too many consumed ids":          {consumed(make([]int64, 1001)), bus.ErrInvalidOption},
 		"a negative age":                 {list(admin.Filter{OlderThan: -1}, admin.Page{}), bus.ErrInvalidOption},
 		"a consumer with a NUL byte":     {list(admin.Filter{Consumer: "a\x00"}, admin.Page{}), bus.ErrInvalidText},
 		"a payload type that is no text": {second(client.Count(ctx, db, admin.Filter{PayloadType: "\xff"})), bus.ErrInvalidText},

@@ -59,9 +59,10 @@ func (m ConsumedMessage) MarshalJSON() ([]byte, error) {
 }
 
 // ConsumedFilter selects consumed messages. All fields that are set must match. The zero value matches
-// all. ID, MessageID, Consumer, OrderingKey and the times have indexes.
+// all. IDs, MessageID, Consumer, OrderingKey and the times have indexes.
 type ConsumedFilter struct {
-	ID        int64     `json:"id,omitempty"`
+	// IDs selects messages by id, up to 1000. Nil selects all; an empty list is an error.
+	IDs       []int64   `json:"ids,omitempty"`
 	MessageID uuid.UUID `json:"message_id,omitzero"`
 	// Consumer and PayloadType match the stored names exactly.
 	Consumer    string `json:"consumer,omitempty"`
@@ -82,13 +83,16 @@ type ConsumedFilter struct {
 // rows checks the filter and translates it into stored form.
 func (f ConsumedFilter) rows() (store.ConsumedFilter, error) {
 	rows := store.ConsumedFilter{
-		ID: f.ID, MessageID: f.MessageID, Consumer: f.Consumer, PayloadType: f.PayloadType, Key: f.OrderingKey, Outcome: f.Outcome,
+		IDs: f.IDs, MessageID: f.MessageID, Consumer: f.Consumer, PayloadType: f.PayloadType, Key: f.OrderingKey, Outcome: f.Outcome,
 		FinishedAfter: f.FinishedAfter, FinishedBefore: f.FinishedBefore,
 	}
 	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "key": f.OrderingKey} {
 		if err := limits.CheckText(text); err != nil {
 			return rows, fmt.Errorf("filter by %s %q: %w: %w", what, text, bus.ErrInvalidText, err)
 		}
+	}
+	if n := len(f.IDs); f.IDs != nil && (n == 0 || n > mostListed) {
+		return rows, fmt.Errorf("filter by %d ids: %w: 1 to %d are allowed, or nil for all", n, bus.ErrInvalidOption, mostListed)
 	}
 	allowed := []string{bus.Done.String(), bus.Discarded.String(), store.Expired}
 	if f.Outcome != "" && !slices.Contains(allowed, f.Outcome) {

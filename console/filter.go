@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/url"
+	"reflect"
 	"slices"
 	"time"
 
@@ -104,7 +105,7 @@ func (q *params) consumed() consumedFilter {
 func (consumedFilter) Outcomes() []string { return []string{"done", "discarded", "expired"} }
 
 // Narrow reports whether the filter leaves anything out.
-func (f consumedFilter) Narrow() bool { return f.ConsumedFilter != admin.ConsumedFilter{} }
+func (f consumedFilter) Narrow() bool { return !reflect.ValueOf(f.ConsumedFilter).IsZero() }
 
 // Since is FinishedAfter as a field of a form.
 func (f consumedFilter) Since() string { return instantText(f.FinishedAfter) }

@@ -193,16 +193,14 @@ asyncmonolith-repeats, which has the old one. Their consumers need bus.KeepPaylo
 
 func (r *consumedRepeat) run(ctx context.Context, session *operator.Session, ids []int64) error {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
-	var found []admin.ConsumedMessage
+	found, err := session.Consumed().ListByID(ctx, ids...)
+	if err != nil {
+		return err
+	}
 	for _, id := range ids {
-		m, err := session.Consumed().Get(ctx, id)
-		if errors.Is(err, admin.ErrNotFound) {
+		if !slices.ContainsFunc(found, func(m admin.ConsumedMessage) bool { return m.ID == id }) {
 			return fmt.Errorf("%w: no consumed message with the id %d is kept", errNotFound, id)
 		}
-		if err != nil {
-			return err
-		}
-		found = append(found, m.ConsumedMessage)
 	}
 	if err := r.unconfirmed(); err != nil {
 		if err := consumedRows().write(r.app.output, found, nil); err != nil || r.app.json {

@@ -26,7 +26,7 @@ func TestConsumedMessagesAreFiltered(t *testing.T) {
 		"": 40, "consumer=consumer-02": 7, "outcome=discarded": 8, "key=key-07": 1, "type=payload-type-03": 7, "trace=" + traceOf(4): 1,
 		"header=tenant&value=header-05": 1, "since=" + url.QueryEscape(instant(-10*time.Minute-30*time.Second)): 11,
 		"until=" + url.QueryEscape(instant(-38*time.Minute-30*time.Second)): 1, "consumer=consumer-02&outcome=discarded": 2,
-		"consumer=nobody": 0,
+		"consumer=unknown": 0,
 	} {
 		a := s.must("consumed?" + query)
 		if got := len(inList.FindAllString(a.body, -1)); got != want {

@@ -54,7 +54,7 @@ type ConsumedMessage struct {
 // Get returns one consumed message with the first 64 KiB of its payload, or admin.ErrNotFound.
 func (s *Consumed) Get(ctx context.Context, id int64) (ConsumedMessage, error) {
 	found, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]admin.ConsumedMessage, error) {
-		found, _, err := s.access.Admin.Consumed(ctx, db, admin.ConsumedFilter{ID: id}, admin.Page{Size: 1})
+		found, _, err := s.access.Admin.Consumed(ctx, db, admin.ConsumedFilter{IDs: []int64{id}}, admin.Page{Size: 1})
 		return found, err
 	})
 	if err == nil && len(found) == 0 {
@@ -72,17 +72,12 @@ func (s *Consumed) Get(ctx context.Context, id int64) (ConsumedMessage, error) {
 	return ConsumedMessage{ConsumedMessage: m, Hidden: !shown}, nil
 }
 
-// ListByID lists consumed messages without contents. Those that are not kept are left out.
+// ListByID lists up to 1,000 consumed messages by id, without contents. Those that are not kept are left
+// out.
 func (s *Consumed) ListByID(ctx context.Context, ids ...int64) ([]admin.ConsumedMessage, error) {
-	all, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) (all []admin.ConsumedMessage, err error) {
-		for _, id := range ids {
-			found, _, err := s.access.Admin.Consumed(ctx, db, admin.ConsumedFilter{ID: id}, admin.Page{Size: 1, Brief: true})
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, found...)
-		}
-		return all, nil
+	all, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]admin.ConsumedMessage, error) {
+		found, _, err := s.access.Admin.Consumed(ctx, db, admin.ConsumedFilter{IDs: ids}, admin.Page{Size: len(ids), Brief: true})
+		return found, err
 	})
 	for i, m := range all {
 		if err := s.access.May(ops.View, m.Consumer); err != nil {

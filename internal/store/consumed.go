@@ -29,7 +29,7 @@ func (s *ConsumedStore) Forget(ctx context.Context, db bun.IDB, limit int) (int,
 
 // ConsumedFilter selects consumed messages; zero fields select all.
 type ConsumedFilter struct {
-	ID                            int64
+	IDs                           []int64
 	MessageID                     uuid.UUID
 	Consumer, PayloadType, Key    string
 	Outcome                       string
@@ -50,7 +50,7 @@ type ConsumedPage struct {
 
 // indexed returns the conditions for which there is an index, and others the rest.
 func (s *ConsumedStore) indexed(f ConsumedFilter) (indexed, others terms) {
-	indexed.add(f.ID != 0, "id = ?", f.ID)
+	indexed.add(f.IDs != nil, "id IN (?)", bun.List(f.IDs))
 	indexed.add(f.MessageID != uuid.Nil, "message_id = ?", f.MessageID)
 	indexed.add(f.Consumer != "", "consumer_type = ?", f.Consumer)
 	indexed.add(f.Key != "", "order_key = ?", f.Key)

@@ -19,9 +19,9 @@ func (s *ClaimStore) Finish(ctx context.Context, db *bun.DB, owner string, claim
 	return retried(ctx, db, func(db bun.IDB) ([]dialect.Finished, error) { return s.dialect.Finish(ctx, db, owner, claims) })
 }
 
-// Settle writes results of any number of claims, each message at most once, and what they keep. A result counts only
-// while its message is in a claim of the owner, so settling twice, late or out of order changes
-// nothing. Live claims get a new lease. If another transaction keeps a message locked, nothing is
+// Settle writes results of any number of claims, each message at most once, and what they keep. A
+// result counts only while its message is in a claim of the owner, so settling twice, late or out of
+// order changes nothing. Live claims get a new lease. If another transaction keeps a message locked, nothing is
 // written at all, and the error is [dberr.IsLockTimeout]: [ClaimStore.SettleFree] writes the others.
 func (s *ClaimStore) Settle(
 	ctx context.Context, db *bun.DB, owner string, lease time.Duration, results []dialect.Result,

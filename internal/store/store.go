@@ -55,7 +55,6 @@ type (
 		*tables
 		outbox     *OutboxStore
 		operations *OperationStore
-		consumed   *ConsumedStore
 	}
 	// PendingStore lists, counts and changes pending messages.
 	PendingStore struct{ *tables }
@@ -99,7 +98,7 @@ func newStore(d dialect.Dialect) *Store {
 	}
 	s.Operations = &OperationStore{t, s.Pending}
 	s.Consumed = &ConsumedStore{t, s.Outbox}
-	s.Claims = &ClaimStore{t, s.Outbox, s.Operations, s.Consumed}
+	s.Claims = &ClaimStore{t, s.Outbox, s.Operations}
 	s.Poison = &PoisonStore{t, s.Outbox}
 	s.Groups = &GroupStore{t, s.Outbox}
 	return s

@@ -13,27 +13,22 @@ import (
 const keepSQL = `,
 keep AS (
   INSERT INTO {consumed} (` + dialect.KeptColumns + `)
-  SELECT k.id, k.message_id, k.consumer, k.kind, CASE WHEN k.with_payload THEN k.payload END, NULLIF(k.headers, ''), NULLIF(k.order_key, ''),
-    k.any_order, NULLIF(k.created, '')::timestamptz, k.attempts, k.outcome, NULLIF(k.reason, ''), k.version,
+  SELECT k.id, k.message_id, k.consumer, k.kind, CASE WHEN k.with_payload THEN k.payload END, NULLIF(k.headers, ''),
+    NULLIF(k.order_key, ''), k.any_order, NULLIF(k.created, '')::timestamptz, k.attempts, k.outcome, NULLIF(k.reason, ''), k.version,
     NULLIF(k.started, '')::timestamptz, k.took, {now}, {now} + k.time * interval '1 microsecond'
-  FROM unnest((SELECT ?::bigint[]), (SELECT ?::bigint[]), (SELECT ?::uuid[]), (SELECT ?::text[]), (SELECT ?::text[]), (SELECT ?::boolean[]),
-    (SELECT ?::text[]), (SELECT ?::text[]), (SELECT ?::text[]), (SELECT ?::boolean[]), (SELECT ?::text[]), (SELECT ?::int[]), (SELECT ?::text[]),
-    (SELECT ?::text[]), (SELECT ?::text[]), (SELECT ?::text[]), (SELECT ?::bigint[]), (SELECT ?::bigint[]))
-    k(cid, id, message_id, consumer, kind, with_payload, payload, headers, order_key, any_order, created, attempts, outcome, reason, version,
-      started, took, time)
+  FROM unnest((SELECT ?::bigint[]), (SELECT ?::bigint[]), (SELECT ?::uuid[]), (SELECT ?::text[]), (SELECT ?::text[]),
+    (SELECT ?::boolean[]), (SELECT ?::text[]), (SELECT ?::text[]), (SELECT ?::text[]), (SELECT ?::boolean[]), (SELECT ?::text[]),
+    (SELECT ?::int[]), (SELECT ?::text[]), (SELECT ?::text[]), (SELECT ?::text[]), (SELECT ?::text[]), (SELECT ?::bigint[]),
+    (SELECT ?::bigint[]))
+    k(cid, id, message_id, consumer, kind, with_payload, payload, headers, order_key, any_order, created, attempts, outcome, reason,
+      version, started, took, time)
   JOIN res r ON r.cid = k.cid AND r.mid = k.id)`
 
-// keptColumns returns what results keep as the values of keepSQL.
+// keptColumns returns what results keep as the values of keepSQL. Each of the results keeps its message.
 func keptColumns(results []dialect.Result) []any {
-	var claims []int64
-	for _, r := range results {
-		if r.Kept != nil {
-			claims = append(claims, r.Claim)
-		}
-	}
 	kept := dialect.KeptOf(results)
 	return []any{
-		pgdialect.Array(claims),
+		pgdialect.Array(dialect.Each(results, func(r dialect.Result) int64 { return r.Claim })),
 		arrayOf(kept, func(k *dialect.Kept) int64 { return k.ID }),
 		arrayOf(kept, func(k *dialect.Kept) string { return k.MessageID.String() }),
 		arrayOf(kept, func(k *dialect.Kept) string { return k.ConsumerType }),

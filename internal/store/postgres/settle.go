@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -115,8 +114,13 @@ func (p *database) Settle(
 	ctx context.Context, db bun.IDB, owner string, lease time.Duration, results []dialect.Result, freeOnly bool,
 ) (dialect.Settled, error) {
 	keyed := dialect.OfLanes(results)
-	keeps := slices.ContainsFunc(results, func(r dialect.Result) bool { return r.Kept != nil })
-	statement := p.settle[settling{keyed, freeOnly, keeps}]
+	var keeping []dialect.Result
+	for i := range results {
+		if results[i].Kept != nil {
+			keeping = append(keeping, results[i])
+		}
+	}
+	statement := p.settle[settling{keyed, freeOnly, len(keeping) > 0}]
 	r := resultColumns(results)
 	args := []any{pgdialect.Array(r.claims), owner, pgdialect.Array(r.claimOf), pgdialect.Array(r.messages), pgdialect.Array(r.outcomes),
 		pgdialect.Array(r.delays), pgdialect.Array(r.errors), pgdialect.Array(r.reasons)}
@@ -124,8 +128,8 @@ func (p *database) Settle(
 		args = append(args, pgdialect.Array(r.parks))
 	}
 	args = append(args, lease.Microseconds(), pgdialect.Array(r.printClaims), pgdialect.Array(r.printOf), pgdialect.Array(r.prints))
-	if keeps {
-		args = append(args, keptColumns(results)...)
+	if len(keeping) > 0 {
+		args = append(args, keptColumns(keeping)...)
 	}
 	var rows []struct {
 		dialect.Finished `bun:",extend"`

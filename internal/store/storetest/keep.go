@@ -213,7 +213,7 @@ func keepListed(k *kit) {
 		filter store.ConsumedFilter
 		want   []int64
 	}{
-		"id":              {store.ConsumedFilter{ID: ids[1]}, ids[1:2]},
+		"id":              {store.ConsumedFilter{IDs: ids[1:2]}, ids[1:2]},
 		"consumer":        {store.ConsumedFilter{Consumer: "c", Outcome: "done"}, ids[:1]},
 		"other consumer":  {store.ConsumedFilter{Consumer: "d"}, nil},
 		"key":             {store.ConsumedFilter{Key: "two"}, ids[1:2]},
