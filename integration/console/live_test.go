@@ -467,14 +467,12 @@ func TestLooksThatFail(t *testing.T) {
 	t.Parallel()
 	v := visits(t, inGroup)
 	v.run(`hang = 1500; window.said = 0; new MutationObserver(() => said++).observe(document.querySelector("#away"), {childList: true})`)
-	var now, most atomic.Int64
-	never := func(_ http.ResponseWriter, r *http.Request) {
-		most.Store(max(most.Load(), now.Add(1)))
-		<-r.Context().Done()
-		now.Add(-1)
-	}
+	// In the browser: the server hears late that a look was given up.
+	v.run(`window.now = window.most = 0; window.asks = window.fetch
+		window.fetch = (...of) => { most = Math.max(most, ++now); return asks(...of).finally(() => now--) }`)
+	never := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	v.answerLooks(never)
-	testapp.Eventually(t, "a look hangs", func() bool { return now.Load() > 0 })
+	testapp.Eventually(t, "a look hangs", func() bool { return eval[int](v.tab, "now") > 0 })
 	v.hide()() // it would look at once now
 	for name, bad := range map[string]http.HandlerFunc{
 		"There is no answer": never,
@@ -501,7 +499,7 @@ func TestLooksThatFail(t *testing.T) {
 			t.Errorf("%s: the bar is there after a look that went well", name)
 		}
 	}
-	if n := most.Load(); n != 1 {
+	if n := eval[int](v.tab, "most"); n != 1 {
 		t.Errorf("got %d looks at a time, want 1", n)
 	}
 	v.complaints() // of the answers' statuses
