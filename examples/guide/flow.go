@@ -22,7 +22,7 @@ func Remind(ctx context.Context, db bun.IDB, producer *outbox.Producer, order st
 	}
 	// snippet: keys
 	_, err = producer.Produce(ctx, db, OrderPlaced{OrderID: order},
-		outbox.InsertID("order:"+order, outbox.Debounce(time.Second, time.Minute))) // after a second without another
+		outbox.InsertID("order:"+order, outbox.Debounce(time.Second, time.Minute))) // runs after a second without another, or after a minute
 	// end
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func Ordered(sync, audit func(context.Context, AddressChanged) error) []bus.Cons
 	return []bus.Consumer{
 		// snippet: ordered
 		bus.Consume("sync-address", sync, bus.Ordered(bus.BlockKey)),       // a poisoned message blocks its key
-		bus.Consume("audit-address", audit, bus.Ordered(bus.SkipPoisoned)), // or does not
+		bus.Consume("audit-address", audit, bus.Ordered(bus.SkipPoisoned)), // the key skips a poisoned message
 		// end
 	}
 }
