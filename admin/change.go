@@ -69,9 +69,9 @@ func (c *Client) RunNow(ctx context.Context, db bus.Handle, ids ...int64) (Resul
 }
 
 // Repeat produces consumed messages again, each for the consumer that consumed it. It returns the
-// new message ids, in ascending order of the given ids; an id listed twice counts once. A
-// repetition has the payload and the headers of its message, without deadline and insert id, and
-// the header asyncmonolith-repeats with its message id.
+// new message ids, in ascending order of the given ids; an id listed twice counts once. A new message
+// has the payload and headers of the consumed one, but no deadline and no insert id. Its header
+// asyncmonolith-repeats has the message id of the consumed one.
 //
 // If one of the messages is no longer kept, Repeat changes nothing and returns [ErrNotFound]. If a
 // payload was not kept, it changes nothing and returns [ErrPayloadNotKept]. It accepts 1 to 500
@@ -131,8 +131,8 @@ const (
 	// StopCancelled: the message is deleted without having succeeded. It did not run, or its
 	// consumer returned an error after its context was cancelled.
 	StopCancelled StopResult = store.StopCancelled
-	// StopTooLate: the run had its own outcome. The message succeeded or was poisoned, or is
-	// pending after a failure or snooze.
+	// StopTooLate: the stop did not change the outcome of the run. The message succeeded or was
+	// poisoned, or is pending again after a failure or snooze.
 	StopTooLate StopResult = store.StopTooLate
 )
 

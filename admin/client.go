@@ -167,7 +167,7 @@ func (c *Client) Explain(ctx context.Context, db bun.IDB, id int64) (Explanation
 }
 
 // Consumed returns a page of consumed messages, newest first, and the next page, which is nil after the
-// last one. Consumers with bus.Keep have them. Pass the same filter with each page.
+// last one. Only consumers with bus.Keep keep messages. Pass the same filter with each page.
 //
 // [Page.ScanLimit] bounds how many messages are compared for a page with the fields that have no index.
 // A page may then be short or empty although there is a next one.

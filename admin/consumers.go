@@ -156,8 +156,8 @@ func countKnown(ctx context.Context, c *Client, db bun.IDB, consumers []string, 
 	return countQueues(ctx, c, db, consumers, names.Registered)
 }
 
-// Unhandled is a kind of message that no consumer handles: none of the registry in
-// [Client.Unhandled], none of a live process in the findings of ops.Session.Check.
+// Unhandled is a kind of message that no consumer handles. [Client.Unhandled] looks for consumers in
+// the registry, ops.Session.Check in live processes.
 type Unhandled struct {
 	Consumer    string `json:"consumer"`
 	PayloadType string `json:"payload_type"`

@@ -86,10 +86,10 @@ type Appender interface {
 	// its revision, the broker's sequence number for it. Without records in the shard, position is
 	// 0 and revision is the greatest one that the broker has removed, or 0 if it has removed none.
 	Last(ctx context.Context, shard int) (position int64, revision uint64, err error)
-	// Append writes all records in order, or none, if the newest record has the revision after. 0
-	// expects an empty shard. It returns the revision of the newest record. If another record is
-	// the newest, the error is [ErrSequenceConflict]. After any other error except [ErrRejected],
-	// the records may have been written.
+	// Append writes all records in order, or none. It requires that the revision of the newest record
+	// equals after; 0 requires an empty shard. Otherwise it returns [ErrSequenceConflict]. On success
+	// it returns the revision of the last record that it wrote. After any other error except
+	// [ErrRejected], the records may have been written.
 	Append(ctx context.Context, shard int, after uint64, records []Record) (revision uint64, err error)
 }
 

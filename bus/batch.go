@@ -100,8 +100,8 @@ func BatchSize(n int) ConsumerOption {
 }
 
 // BatchWait is how long a message waits for others while its batch is not full: more than 0, up to
-// 1 s. It is for the consumers of [BatchSize]. Defaults to no wait: the batch has the messages that
-// are ready when a worker is free.
+// 1 s. It is for the same consumers as [BatchSize]. Defaults to no wait: a batch has the messages that
+// are ready when a worker becomes free.
 func BatchWait(d time.Duration) ConsumerOption {
 	return func(c *ConsumerConfig) { set(c, "BatchWait", &c.BatchWait, d) }
 }

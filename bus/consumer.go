@@ -149,11 +149,11 @@ type ConsumerConfig struct {
 	// Concurrency limits concurrent calls in one process: see [Concurrency]. Zero means no limit
 	// besides that of the processor.
 	Concurrency int
-	// GlobalConcurrency limits concurrent calls in all processes together, those of other consumers
-	// included if SharedConcurrency is set. Zero means no limit.
+	// GlobalConcurrency limits concurrent calls in all processes together. If SharedConcurrency is
+	// set, calls of the other consumers that share the limit count, too. Zero means no limit.
 	GlobalConcurrency int
-	// SharedConcurrency is the name of the limit GlobalConcurrency, if consumers share it: see
-	// [SharedConcurrency]. Empty means the consumer's own limit.
+	// SharedConcurrency is the name under which several consumers share one limit: see
+	// [SharedConcurrency]. Empty means that GlobalConcurrency is the consumer's own.
 	SharedConcurrency string
 	// Rate limits how many runs start in each RatePer, in all processes together. RateBurst limits how
 	// many may start at once. Zero means no limit.

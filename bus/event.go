@@ -21,7 +21,7 @@ type Event struct {
 	// Schema is the version of the stored payload's schema, starting at 1.
 	Schema int
 	// Replay is true when the event is delivered again on request. Backlog is true while a
-	// projection works through a backlog. A live event has neither.
+	// projection works through a backlog. Both are false for a live event.
 	Replay, Backlog bool
 }
 

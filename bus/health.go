@@ -15,8 +15,8 @@ var ErrRunning = errors.New("already running")
 // Health is a snapshot of a processor of messages or schedules, of a runner of projections, log
 // forwarders or receivers, or of a notifier. It is made in memory, without a query.
 type Health struct {
-	// Ready is true while Run runs and the database answers. A processor of messages is not ready
-	// while as many consumers are abandoned as its Concurrency.
+	// Ready is true while Run runs and the database answers. A message processor is not ready while
+	// abandoned consumers occupy all of its Concurrency.
 	Ready bool `json:"ready"`
 	// LastClaim is when a message processor last claimed messages; zero means not since Run began.
 	LastClaim time.Time `json:"last_claim,omitzero"`

@@ -15,8 +15,9 @@ const (
 )
 
 // GlobalConcurrency limits concurrent calls of the consumer in all processes together: 1 to 1000. A
-// batch is one call, as with [Concurrency]. Each call holds a lease in the database. A lost
-// process's leases end with its claims. Defaults to no limit. It excludes [SharedConcurrency].
+// batch is one call, as with [Concurrency]. Each call holds a lease in the database. When a process
+// is lost, its leases expire together with its claims. Defaults to no limit. It excludes
+// [SharedConcurrency].
 func GlobalConcurrency(n int) ConsumerOption {
 	return func(c *ConsumerConfig) { setLimit(c, "GlobalConcurrency", "", n) }
 }

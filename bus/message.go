@@ -22,7 +22,7 @@ type Message struct {
 	// Payload is the payload as the registry's Codec encoded it.
 	Payload []byte
 	// Schema is the version of the schema in which Payload is stored: see [Upcaster]. On the produce
-	// side 0 means the newest. It is 0 for a message that delivers an event, whose Event has it.
+	// side 0 means the newest. It is 0 for a message that delivers an event: see [Event].Schema.
 	Schema int
 	// Value is the payload given to Produce. It is nil on the consume side.
 	Value any

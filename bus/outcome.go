@@ -152,10 +152,10 @@ var (
 	// ErrAbandoned means that the handler ignored its timeout. It may still run while the message
 	// is retried.
 	ErrAbandoned = errors.New("bus: handler did not return when its context ended, and was abandoned")
-	// ErrNotCounted is joined to the error of a transactional consumer's run that is repeated without
-	// counting an attempt, because its transaction lost a conflict or its connection. The tenth such
-	// run in a row counts, unless its handler never began. It is also joined to the error of a message
-	// that is left to a newer process: see [Upcaster].
+	// ErrNotCounted is joined to the error of a run that is repeated without counting an attempt.
+	// This happens if the transaction of a transactional consumer loses a conflict or its connection;
+	// the tenth such run in a row counts, unless its handler never began. It also happens if a message
+	// is left to a newer process: see [Upcaster].
 	ErrNotCounted = errors.New("bus: not counted as an attempt")
 	// ErrExpired is in the error of a message that missed its start deadline: see
 	// outbox.DeliverBy. Its consumer was not called.

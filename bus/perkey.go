@@ -7,9 +7,9 @@ import (
 // maxPerKey is the maximum of KeyConcurrency; use [Fair] for more.
 const maxPerKey = 1000
 
-// KeyConcurrency limits how many messages of one key the consumer runs at once, in all processes
-// together: 1 to 1000, in any order. A key may be a tenant, for instance. Further messages wait
-// without blocking other keys: each key has its share.
+// KeyConcurrency limits how many messages of one key, such as a tenant, the consumer runs at once, in
+// all processes together: 1 to 1000. They run in any order. Further messages of the key wait without
+// blocking other keys: each key gets a share of the runs.
 //
 // The key is that of [Ordered]: outbox.OrderingKey, or what the payload's OrderingKey method
 // returns. Without a key Produce fails with [ErrNoKey]. KeyConcurrency excludes [Ordered], [Fair]

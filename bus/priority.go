@@ -22,9 +22,9 @@ const (
 const maxAging = 24 * time.Hour
 
 // Prioritized makes the consumer run messages of a higher priority (outbox.Priority) first. Each
-// level is worth a head start of aging. A message that has been due longer than a head start goes
-// first, so that none waits forever. aging is 1 s to 24 h; start with 5 minutes. Without this
-// option the consumer ignores priorities.
+// level is a head start of aging: a High message that is due now runs before the Normal messages that
+// became due less than aging ago, and after the older ones. So no message waits forever. aging is 1 s
+// to 24 h; start with 5 minutes. Without this option the consumer ignores priorities.
 //
 // Prioritized excludes [Ordered], [KeyConcurrency], [Fair] and [KeyRateLimit], and needs PostgreSQL
 // or SQLite.

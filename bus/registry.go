@@ -63,9 +63,8 @@ type RegistryConfig struct {
 }
 
 // NewRegistry registers the consumers with the default configuration. The error joins all mistakes,
-// not just the first: values of options that are not allowed, names that two consumers have, and
-// payload types with two Go types. A registry without consumers is allowed: it is for an
-// application that runs none.
+// not just the first: option values that are not allowed, names that two consumers share, and
+// payload types with two Go types. A program that only produces messages may have no consumers.
 func NewRegistry(consumers ...Consumer) (*Registry, error) {
 	return RegistryConfig{}.NewRegistry(consumers...)
 }

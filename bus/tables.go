@@ -18,8 +18,8 @@ var identifier = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 // not begin with a digit.
 type Tables struct {
 	// Schema is the database schema of the tables. If it is empty, the search_path of the
-	// connection or transaction applies: set it if transactions change that. On SQLite and MariaDB
-	// it must be empty. At most 63 bytes. Defaults to none.
+	// connection or transaction applies. Set Schema if your transactions change the search_path. On
+	// SQLite and MariaDB it must be empty. At most 63 bytes. Defaults to none.
 	Schema string
 	// Prefix precedes every table name, so that several applications can share a schema. At most
 	// 24 bytes. Defaults to none.

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Upcaster converts the stored text of a payload from one schema to the next. A payload type whose
-// text has changed in a way that cannot be read both ways returns its upcasters from a method:
+// Upcaster converts the stored text of a payload from one schema to the next. If the stored form of a
+// payload type changes incompatibly, give the type a method that returns its upcasters:
 //
 //	func (OrderPlaced) Upcasters() []bus.Upcaster { return []bus.Upcaster{fromCents, withCurrency} }
 //

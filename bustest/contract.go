@@ -17,11 +17,11 @@ import (
 // of every payload and event as JSON Schema, and the names and aliases of payloads and consumers. It
 // fails the test for each difference.
 //
-// A difference that a deploy would break stays a failure: a payload, a consumer or an alias that is
-// gone, a field that is gone or has another type, a consumer that now needs a key. Stored messages,
-// and processes of the previous release, still have it. The failure explains what to do. A higher
-// schema (bus.Upcaster) allows any change of a payload's fields. If nothing is stored that needs
-// what is gone, delete it from the file by hand.
+// A difference that would break a deployment stays a failure: a payload, a consumer or an alias was
+// removed, a field was removed or has another type, or a consumer now needs a key. Stored messages
+// and processes of the previous release still depend on the former state. The failure explains what
+// to do. A higher schema (bus.Upcaster) allows any change of a payload's fields. If nothing stored
+// needs a removed entry any more, delete it from the file by hand.
 //
 // A difference that only adds is accepted with the flag -update, which the test's package declares
 // itself; that also writes the first file:
@@ -29,7 +29,7 @@ import (
 //	var _ = flag.Bool("update", false, "accept what is new")
 //
 // Fields are those that encoding/json writes. A type with a MarshalJSON of its own may have any
-// value. With another codec than bus.JSON they are the fields of the Go type.
+// value. With a codec other than bus.JSON, they are the fields of the Go type.
 func Contract(t testing.TB, registry *bus.Registry, file string) {
 	t.Helper()
 	if registry == nil {

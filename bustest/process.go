@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
@@ -215,8 +216,15 @@ func (k *Kit) waiting(operation string) string {
 		due := "now"
 		if wait := row.AvailableAfter.Sub(k.Now()); wait > 0 {
 			due = "in " + wait.String()
+		} else if e, err := k.Admin.Explain(k.Context(), k.db, row.ID); err == nil && holdsBack(e.Reason) {
+			due += ", but " + strings.ReplaceAll(string(e.Reason), "_", " ") + " (" + e.Text + ")"
 		}
 		parts = append(parts, fmt.Sprintf("%s for %s, due %s, failed %d times", row.PayloadType, row.ConsumerType, due, row.Attempts))
 	}
 	return listed(parts)
+}
+
+// holdsBack reports whether a due message does not run for that reason in the test.
+func holdsBack(reason admin.State) bool {
+	return !slices.Contains([]admin.State{admin.Ready, admin.Leased, admin.Delayed, admin.NoLiveProcess, admin.Saturated}, reason)
 }

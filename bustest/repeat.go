@@ -25,9 +25,9 @@ type repeat func(ctx context.Context, m *bus.Message, next bus.Handler, err erro
 // second time at once, with the same message. The test fails if the second run fails or has an
 // effect.
 //
-// Effects are the result of state, read after each of the two runs and compared with
-// reflect.DeepEqual, and the stored messages, schedules and events. A nil state compares only
-// these. A transactional consumer cannot run twice: its message is removed by the first commit.
+// An effect is any difference after the second run: in the stored messages, schedules and events, or
+// in the result of state, which is called after each run and compared with reflect.DeepEqual. state
+// may be nil. A transactional consumer cannot run twice: its first commit removes its message.
 func (k *Kit) RequireIdempotent(state func() any) {
 	k.t.Helper()
 	k.check("RequireIdempotent", func(ctx context.Context, m *bus.Message, next bus.Handler, err error) error {
@@ -81,9 +81,9 @@ func (k *Kit) loseClaims(ctx context.Context) {
 	}
 }
 
-// CrashAfterStep runs the oldest due message as [Kit.ProcessNext] does, and loses the process right after
-// outbox.Step has stored the result of the named step: the consumer goes no further and its outcome does
-// not count. The clock moves on by the lease, and another process recovers the message, with one crash
+// CrashAfterStep runs the oldest due message as [Kit.ProcessNext] does, and simulates a crash of the
+// process right after outbox.Step has stored the result of the named step: the consumer ends there, and its
+// outcome does not count. The clock moves on by the lease, and another process recovers the message, with one crash
 // counted. The next ProcessNext resumes it. The test fails if the message does not reach the step.
 func (k *Kit) CrashAfterStep(step string, consumers ...string) {
 	k.t.Helper()

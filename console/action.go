@@ -95,8 +95,11 @@ func actions() []action {
 		{name: "stop", permission: ops.StopOperation, of: oneOperation, verb: "Stop", do: onOperation("stopped", (*ops.Operations).Stop),
 			says: "It ends where it is. What it has changed stays changed, and it cannot be continued.", danger: true},
 		{name: "continue", permission: ops.ResumeOperation, of: oneOperation, verb: "Continue",
-			do:   onOperation("continued", (*ops.Operations).Resume),
+			do:   onOperation("continued", resumeWith(0)),
 			says: "It goes on where it has paused itself, without a canary."},
+		{name: "continue_canary", permission: ops.ResumeOperation, of: oneOperation, verb: "Continue with a canary",
+			do:   onOperation("continued", resumeWith(nextCanary)),
+			says: "It goes on where it has paused itself: 10 messages first, and the rest once they have not failed again."},
 	}
 }
 
@@ -245,6 +248,15 @@ func updateSchedule(ctx context.Context, s *operator.Session, a *actionRequest) 
 func resumeProjection(ctx context.Context, s *operator.Session, a *actionRequest) (outcome, error) {
 	n, err := s.Projections().Resume(ctx, a.reason, a.projection, a.version)
 	return outcome{"shards", []int{n}}, err
+}
+
+// nextCanary is how many messages go first when an operation continues with a canary.
+const nextCanary = 10
+
+func resumeWith(canary int) func(*ops.Operations, context.Context, string, int64) (ops.Operation, error) {
+	return func(o *ops.Operations, ctx context.Context, reason string, id int64) (ops.Operation, error) {
+		return o.Resume(ctx, reason, id, canary)
+	}
 }
 
 func onOperation(code string, do func(*ops.Operations, context.Context, string, int64) (ops.Operation, error)) actionFunc {

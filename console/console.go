@@ -31,8 +31,8 @@ type Config struct {
 	TraceURL string
 	// Environment is shown on each page, such as "production". Defaults to none.
 	Environment string
-	// Hosts are the allowed Host headers, such as "ops.example.com" or "localhost:8080". One without a port allows
-	// each port. Set it if browsers reach the console without a proxy. Defaults to any.
+	// Hosts are the allowed Host headers, such as "ops.example.com" or "localhost:8080". A host without a port
+	// allows every port. Set it if browsers reach the console without a proxy. Defaults to any host.
 	Hosts []string
 	// TrustedOrigins are origins whose pages may send changes, besides the console's own, such as
 	// "https://example.com". Defaults to none.

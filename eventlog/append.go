@@ -102,8 +102,8 @@ type Write struct {
 // A stream's name is its category, "-", and an id: "account-42". It has up to 255 bytes. Without
 // events the version is not checked.
 //
-// An event passed to outbox.Producer.Produce instead reaches the same consumers, but is in no
-// stream: the Event of its message is nil.
+// outbox.Producer.Produce also delivers an event to its consumers, but does not write it to a stream:
+// bus.Message.Event is then nil.
 //
 // Other errors that the caller can avoid are *[UnknownTypeError], [ErrTombstoned],
 // bus.ErrInvalidPayload, bus.ErrTooLarge, bus.ErrInvalidText and bus.ErrInvalidOption, for which

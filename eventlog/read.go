@@ -78,7 +78,7 @@ func decode(ctx context.Context, l *Log, m *bus.Message) (bus.Payload, error) {
 // ReadStream reads the events of a stream after a version, 0 for all, in order. In the transaction
 // of an append it includes the appended events. ReadStream skips erased events and those with
 // [ErrSkipEvent]. Use [Log.FoldStream] for the version to append at. The sequence ends with the
-// first error: of the database, an *[UnknownTypeError], of an upcaster or the codec, or
+// first error: a database error, an *[UnknownTypeError], an error of an upcaster or the codec, or
 // bus.ErrInvalidText for an invalid stream name.
 func (l *Log) ReadStream(ctx context.Context, db bus.Handle, stream string, after int64) iter.Seq2[RecordedEvent, error] {
 	return l.read(ctx, db, "read stream", func() nextPage {
@@ -163,9 +163,9 @@ func checkCategories(categories []string) error {
 	return nil
 }
 
-// ReadLog reads the events after a position, 0 for all, in the order of their positions, up to the
-// last position when the reading begins. No event appears before one with a lower position. Skipped
-// events and errors are as for [Log.ReadStream]. For an unknown type in the filter the error is an
+// ReadLog reads the events after a position, 0 for all, in the order of their positions. It ends at
+// the position that is the last when reading begins. Skipped events and errors are as for
+// [Log.ReadStream]. For an unknown type in the filter the error is an
 // *[UnknownTypeError], and for an invalid category bus.ErrInvalidOption.
 //
 // Processes that run projections assign positions to events. If none runs, call

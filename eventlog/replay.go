@@ -28,8 +28,8 @@ type Replay struct {
 	Name string
 	// Consumer is the name of the consumer.
 	Consumer string
-	// After and UpTo are positions: events after After, up to and including UpTo. Zero means the
-	// start of the log, and its end when the replay begins.
+	// After and UpTo are positions: the replay has the events after After, up to and including UpTo.
+	// A zero After means the start of the log. A zero UpTo means its end when the replay begins.
 	After, UpTo int64
 	// Rate is the maximum number of messages written per second. Defaults to 1000.
 	Rate int

@@ -81,9 +81,9 @@ type decodedKey struct{}
 // schema needs an [Upcaster].
 func Schema(version int) TypeOption { return func(t *Type) { t.schema = version } }
 
-// Upcaster converts the stored text of events of schema from to the next schema. The function must
-// be pure. It is called whenever such an event is read, concurrently. If it returns [ErrSkipEvent],
-// the event is hidden.
+// Upcaster adds a function that converts the stored text of an event from one schema to the next;
+// from is the older schema. fn must be pure. It is called whenever such an event is read,
+// concurrently. If it returns [ErrSkipEvent], readers skip the event.
 func Upcaster(from int, fn func(ctx context.Context, text []byte) ([]byte, error)) TypeOption {
 	return func(t *Type) {
 		if _, twice := t.upcasts[from]; twice {

@@ -66,8 +66,8 @@ func MarkAsReplay() Option {
 // among them specversion, id, source and type. A record for which fn returns an error is parked. If
 // the returned record has neither attributes nor body, the record is acknowledged and ignored. If
 // fn does not return within 5 s, the batch is returned to the broker and redelivered; the second
-// time the record is parked. At most four such calls may still run. While four do, the receiver
-// accepts no batch. fn must not change the record's maps.
+// time the record is parked. While four such calls still run, the receiver accepts no batch. fn must
+// not change the record's maps.
 func MapRecord(fn func(broker.Record) (broker.Record, error)) Option {
 	return func(r *receiver) {
 		r.mapping = fn
@@ -81,8 +81,8 @@ func MapRecord(fn func(broker.Record) (broker.Record, error)) Option {
 // them to consumers. Each is appended once, in the order of arrival, in the transaction that adds
 // it to the inbox. Projections and consumers of the events process them from there. The stream is
 // the category, a hyphen and the record's key: with AppendToLog("bank"), account-1 becomes
-// bank-account-1. Events keep their id and headers. A payload is read as the newest schema known
-// here.
+// bank-account-1. Events keep their id and headers. A payload with an older schema is upcast. A payload
+// without a schema is read as the newest one or, if its type has a method Upcasters, as schema 1.
 //
 // A record of relay.NewLogForwarder for an erased stream erases the stream here; later records of
 // it are skipped. An event that has no key or cannot be appended is parked without blocking later

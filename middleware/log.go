@@ -15,8 +15,9 @@ import (
 // Log writes one line per run. The level is Info when the message is done, snoozed or released. It
 // is Warn when the message failed, is discarded, or runs again without having failed
 // ([bus.ErrNotCounted]), and Error when it is poisoned. An error that is a slog.Leveler sets the
-// level itself. Error texts are cut at 8 KiB. The line of an event includes the event, and its mode
-// unless that is live. Payloads and headers are never logged. A nil logger means slog.Default().
+// level itself. Error texts are cut at 8 KiB. For an event, the line has its stream, version and
+// position. A replayed or backlog message has the attribute mode. Payloads and headers are never
+// logged. A nil logger means slog.Default().
 func Log(logger *slog.Logger) bus.Middleware {
 	logger = cmp.Or(logger, slog.Default())
 	return func(next bus.Handler) bus.Handler {

@@ -50,7 +50,10 @@ func (c causes) failed(consumer string) string {
 	if f.FirstVersion != "" {
 		about += ", since " + f.FirstVersion
 	}
-	return strings.TrimSpace(quoted(cmp.Or(f.Sample, overview.ErrorKind(f.ErrorType))) + " (" + about + ")")
+	if why := quoted(cmp.Or(f.Sample, overview.ErrorKind(f.ErrorType))); why != "" {
+		return why + " (" + about + ")"
+	}
+	return about
 }
 
 // sentence joins what is known, and leaves out what is not.

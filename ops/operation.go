@@ -24,8 +24,9 @@ import (
 // concurrent use.
 type Operations struct{ access }
 
-// Operation is a change by a principal: a finished change, or one of many messages that a [Runner]
-// carries out. Operations are kept for 90 days. Times are in UTC, on the database's clock.
+// Operation is a change by a principal: either a change that was made at once, or a change of many
+// messages that a [Runner] carries out. Operations are kept for 90 days. Times are in UTC, on the
+// database's clock.
 type Operation struct {
 	ID      int64          `json:"id"`
 	Action  Action         `json:"action"`

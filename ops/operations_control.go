@@ -50,15 +50,24 @@ func (s *Operations) Stop(ctx context.Context, reason string, id int64) (Operati
 	return s.decide(ctx, id, d)
 }
 
-// Resume resumes an operation that paused itself, without canaries. In any other state the error is
-// [ErrInvalidState], for an unknown id [ErrNotFound], and without permission [ErrForbidden]. It
-// also needs the role of the operation's own action. The reason may be empty and is written to the
+// Resume resumes an operation that paused itself. For a [Requeue], canary messages go first, as with
+// [StartOptions]: 0 to 500, where 0 means none. Otherwise canary must be 0. In any other state the
+// error is [ErrInvalidState], for an unknown id [ErrNotFound], and without permission [ErrForbidden].
+// It also needs the role of the operation's own action. The reason may be empty and is written to the
 // audit.
-func (s *Operations) Resume(ctx context.Context, reason string, id int64) (Operation, error) {
+func (s *Operations) Resume(ctx context.Context, reason string, id int64, canary int) (Operation, error) {
 	d := decision{action: ResumeOperation, reason: reason, as: true, from: []OperationState{Paused}}
 	d.how = func(o Operation, _ store.Operation) (store.OperationChange, error) {
-		none, note := int64(0), o.noted("continued by "+s.who.Name, reason)
-		return store.OperationChange{State: string(Running), Canary: &none, Canaries: []byte("{}"), Note: &note}, nil
+		first, note, state := int64(canary), o.noted("continued by "+s.who.Name, reason), Running
+		switch {
+		case canary < 0 || canary > mostCanary:
+			return store.OperationChange{}, fmt.Errorf("%w: canary %d: 0 to %d are allowed", bus.ErrInvalidOption, canary, mostCanary)
+		case canary > 0 && o.Action != Requeue:
+			return store.OperationChange{}, fmt.Errorf("%w: canary %d: only a requeue has one", bus.ErrInvalidOption, canary)
+		case canary > 0:
+			state = Waiting
+		}
+		return store.OperationChange{State: string(state), Canary: &first, Canaries: []byte("{}"), Note: &note}, nil
 	}
 	return s.decide(ctx, id, d)
 }
@@ -246,6 +255,14 @@ func (o Operation) underWay() bool {
 // sameAs reports whether two operations have the same action and requested target.
 func (o Operation) sameAs(other Operation) bool {
 	return o.Action == other.Action && o.aim() == other.aim()
+}
+
+// overlaps reports whether both change poisoned messages, or both pending ones, of one consumer.
+func (o Operation) overlaps(other Operation) bool {
+	poisoned := o.Target.Poisoned != nil && other.Target.Poisoned != nil
+	pending := o.Target.Pending != nil && other.Target.Pending != nil
+	return (poisoned || pending) &&
+		slices.ContainsFunc(o.consumers(), func(name string) bool { return slices.Contains(other.consumers(), name) })
 }
 
 // aim is the requested target, before the plan pinned it.

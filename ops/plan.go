@@ -145,29 +145,32 @@ func (s *Operations) preview(ctx context.Context, a Action, target *Target) (p P
 	if err := s.mayEach(a, p.Consumers); err != nil {
 		return Preview{}, err
 	}
-	p.Duplicate, err = s.already(ctx, Operation{Action: a, Target: *target, Preview: &p})
+	err = s.already(ctx, Operation{Action: a, Target: *target, Preview: &p})
 	return p, err
 }
 
-// already returns the equal operation that is in progress, or that another principal has planned.
-func (s *Operations) already(ctx context.Context, o Operation) (int64, error) {
+// already sets the previewed operation's Duplicate and Overlapping.
+func (s *Operations) already(ctx context.Context, o Operation) error {
 	rows, err := briefly(ctx, s.service, s.service.config.DB, lookTime, func(ctx context.Context, db bun.IDB) ([]store.Operation, error) {
 		return s.service.store.Operations.List(
-			ctx, db, store.OperationFilter{States: names(Planned, Waiting, Canary, Running, Paused), Kinds: []string{string(o.Action)}},
-			mostOpen,
+			ctx, db, store.OperationFilter{States: names(Planned, Waiting, Canary, Running, Paused)}, mostOpen,
 		)
 	})
-	planned := int64(0)
+	p, planned := o.Preview, int64(0)
 	for _, row := range rows {
 		switch other := newOperation(row); {
-		case !other.sameAs(o):
-		case other.underWay():
-			return other.ID, nil
-		case !other.createdBy(s.who) && row.Now.Sub(other.CreatedAt) < planTime:
-			planned = other.ID
+		case other.sameAs(o) && other.underWay():
+			p.Duplicate = other.ID
+		case other.sameAs(o):
+			if !other.createdBy(s.who) && row.Now.Sub(other.CreatedAt) < planTime {
+				planned = other.ID
+			}
+		case other.underWay() && other.overlaps(o):
+			p.Overlapping = append(p.Overlapping, other.ID)
 		}
 	}
-	return planned, err
+	p.Duplicate = cmp.Or(p.Duplicate, planned)
+	return err
 }
 
 // mostOpen limits how many unfinished operations are read.

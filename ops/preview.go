@@ -21,7 +21,8 @@ type Preview struct {
 	At time.Time `json:"at,omitzero"`
 	// UpTo is the highest id that it changes.
 	UpTo int64 `json:"up_to,omitempty"`
-	// Messages is how many match, up to 10,000; More is true if there are more.
+	// Messages is how many match, up to 1,000,000; More is true if there are more. If counting beyond
+	// 10,000 takes longer than 2 s, Messages is 10,000.
 	Messages int  `json:"messages"`
 	More     bool `json:"more,omitempty"`
 	// First is true if the operation is limited to the first Messages of the matches. This applies
@@ -33,14 +34,17 @@ type Preview struct {
 	// Duplicate is the operation with the same target that is in progress, or that another
 	// principal planned within 10 minutes. It is 0 if there is none.
 	Duplicate int64 `json:"duplicate,omitempty"`
+	// Overlapping are the operations in progress that change messages of the same consumers, with
+	// another action or target. A message that both match is changed by the one that reaches it first.
+	Overlapping []int64 `json:"overlapping,omitempty"`
 	// Consumers are those that the operation affects. If more than 10,000 messages match, some of
 	// them may not be affected.
 	Consumers []string `json:"consumers,omitempty"`
 	// Poisoned has details on poisoned messages. It is nil if the preview is Incomplete.
 	Poisoned *poison.Preview `json:"poisoned,omitempty"`
-	// Pending counts pending messages by consumer and payload type. Oldest and Newest are the times
-	// when they were produced. It is nil if the preview is Incomplete. If More is true, it has the
-	// first Messages.
+	// Pending counts pending messages by consumer and payload type; their Oldest and Newest are when
+	// messages were produced. Pending is nil if the preview is Incomplete. If More is true, it counts
+	// only as many messages as the field Messages.
 	Pending []poison.PreviewKind `json:"pending,omitempty"`
 
 	ids []int64 // messages that it changes; nil if there are too many
@@ -114,7 +118,11 @@ func previewPoisoned(ctx context.Context, s *Service, t *Target) (p Preview, err
 		p.UpTo, p.Messages, p.More, p.Poisoned = seen.UpTo, seen.Messages, seen.More, &seen
 		if !seen.More {
 			p.ids = ids
+			break
 		}
+		err = s.countOn(ctx, &p, func(ctx context.Context, db bun.IDB) (int, error) {
+			return s.poisoned.CountUpTo(ctx, db, filter, mostCounted)
+		})
 	default:
 		p.Incomplete, p.More = true, true
 	}
@@ -124,8 +132,27 @@ func previewPoisoned(ctx context.Context, s *Service, t *Target) (p Preview, err
 			names = append(names, k.Consumer)
 		}
 	}
-	p.Consumers, err = s.touched(ctx, filter.Consumer, names, !p.More)
+	if err == nil {
+		p.Consumers, err = s.touched(ctx, filter.Consumer, names, p.ids != nil)
+	}
 	return p, err
+}
+
+const (
+	mostCounted = 1_000_000       // matches that are counted
+	countOnTime = 2 * time.Second // for those beyond the table of a preview
+)
+
+// countOn counts all that match, and leaves the preview as it is if that takes too long.
+func (s *Service) countOn(ctx context.Context, p *Preview, count func(ctx context.Context, db bun.IDB) (int, error)) error {
+	n, err := briefly(ctx, s, s.config.DB, countOnTime, count)
+	switch {
+	case errors.Is(err, ErrBusy):
+		return nil
+	case err == nil && n > p.Messages:
+		p.Messages, p.More = n, n >= mostCounted
+	}
+	return err
 }
 
 // previewPending pins the target to the ids that match now, because a message can become due, fail
@@ -149,14 +176,32 @@ func previewPending(ctx context.Context, s *Service, t *Target) (p Preview, err 
 		p.ids, p.UpTo, p.Messages, p.More, p.First = seen.ids, seen.ids[len(seen.ids)-1], len(seen.ids), seen.more, seen.more
 	case whole:
 		p.Messages, p.More = len(seen.ids), true
+		err = s.countOn(ctx, &p, func(ctx context.Context, db bun.IDB) (int, error) {
+			return s.countPending(ctx, db, pendingRows(*t.Pending), p.UpTo)
+		})
 	case volatile:
 		return Preview{}, fmt.Errorf("%w: what matches could not be read within %s: select by a consumer, too", ErrBusy, previewTime-2*lookTime)
 	default:
 		p.Incomplete, p.More = true, true
 	}
 	p.Pending = seen.kinds
-	p.Consumers, err = s.touched(ctx, t.Pending.Consumer, seen.consumers(), p.ids != nil)
+	if err == nil {
+		p.Consumers, err = s.touched(ctx, t.Pending.Consumer, seen.consumers(), p.ids != nil)
+	}
 	return p, err
+}
+
+// countPending counts matching messages up to an id, at most mostCounted.
+func (s *Service) countPending(ctx context.Context, db bun.IDB, f store.PendingFilter, upTo int64) (n int, err error) {
+	after := int64(0)
+	for more := true; more && n < mostCounted; {
+		var ids []int64
+		if ids, after, more, err = s.store.Pending.Matching(ctx, db, f, after, upTo, opsaccess.MostPreviewed); err != nil {
+			return 0, err
+		}
+		n += len(ids)
+	}
+	return n, nil
 }
 
 // seenPending are matching messages, in the order of their ids.

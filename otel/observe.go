@@ -60,9 +60,9 @@ func (t *Telemetry) ObserveReceivers(ctx context.Context, source receiverSource,
 	return t.observe(ctx, "observe receivers", source == nil, &receiverGauges{source: source}, every)
 }
 
-// ObserveLogForwarders is [Telemetry.ObserveReaders] for the log forwarders of a *relay.Runner, under
-// "relay:" and their name. Forwarders that publish messages are consumers, and [Telemetry.Observe]
-// has them, with their circuit.
+// ObserveLogForwarders is [Telemetry.ObserveReaders] for the log forwarders of a *relay.Runner. They
+// are reported by their name after "relay:". Forwarders that publish messages are consumers, so
+// [Telemetry.Observe] covers them and their circuits.
 func (t *Telemetry) ObserveLogForwarders(ctx context.Context, source logForwarderSource, every time.Duration) error {
 	return t.observe(ctx, "observe log forwarders", source == nil, &logForwarderGauges{source: source}, every)
 }

@@ -18,9 +18,9 @@ import (
 // a pgx.Tx.
 //
 // fn must not commit or roll back tx, not even in SQL; its result decides. If fn ends tx and
-// returns nil, the message is poisoned at once. MariaDB and SQLite are exceptions for an end in
-// SQL: the library cannot distinguish it from one by the server. fn must close its rows before it
-// returns, or else the run fails. Savepoints named asyncmonolith are the library's.
+// returns nil, the message is poisoned at once. This does not apply if fn ends tx in SQL on MariaDB
+// or SQLite, where the library cannot tell that the server did not end it. fn must close its rows
+// before it returns, or else the run fails. Savepoints named asyncmonolith are the library's.
 //
 // Keep such consumers short: each holds a connection and a row lock. On SQLite each holds the
 // database's write lock, and its timeout must be less than busy_timeout. Effects outside of tx, and
@@ -53,6 +53,6 @@ func ConsumeBatchTx[T bus.Payload, H bun.Tx | *sql.Tx](
 // SET LOCAL, advisory locks and row locks stay in effect for later messages of the group. A handler
 // that writes through another connection to a row that its group has locked blocks until its
 // timeout. When the commit fails, on a deferred constraint for instance, each message runs again in
-// its own transaction, to find the one at fault. The timeout of a consumer includes the wait for
-// the others of the group, which takes at most half of it.
+// its own transaction, to find the one at fault. A message's timeout includes its wait for the rest
+// of the group, which takes at most half of the timeout.
 func GroupCommit(n int) bus.ConsumerOption { return engine.GroupCommit(n) }

@@ -8,9 +8,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// DeliverBy gives the message a deadline: no run starts after t, on the database's clock. A run
-// that would start later gets the outcome late instead: bus.Discarded or bus.Poisoned. The consumer
-// is not called, and the error is bus.ErrExpired.
+// DeliverBy gives the message a deadline: no run starts after t, on the database's clock. If a run
+// would start later, the consumer is not called. The message gets the outcome that is passed as late,
+// bus.Discarded or bus.Poisoned, with the error bus.ErrExpired.
 //
 // The deadline is checked when a run is to start, so a message of a paused consumer stays until it
 // is claimed. Requeueing a poisoned message lifts the deadline. The deadline travels in the header

@@ -64,18 +64,18 @@ func (p *Producer) deliverIn(
 }
 
 // WhenDone produces the payload once no member of the group is pending: each one was consumed,
-// discarded, cancelled or deleted. A group without members is done at once. group is the option of
-// [Group]. The call is part of the transaction db, as with [Producer.Produce], whose checks and
-// errors it has. A poisoned member keeps the group waiting: see [IfPoisoned]. A second call for a
-// group that is not done returns [ErrGroupExists]. Once the group is done, its name can be used
-// again.
+// discarded, cancelled or deleted. A group without members is done at once. group is the result of
+// [Group]. db, the checks and the errors are those of [Producer.Produce]. A poisoned member keeps the
+// group waiting: see [IfPoisoned]. A second call for a group that is not done returns
+// [ErrGroupExists]. Once the group is done, its name can be used again.
 //
 // The payload passes through the produce chain now, and is written for its consumers by a
 // [Processor] when the group is done, exactly once. A delay counts from then. The payload cannot be a
 // member of a group.
 //
-// Members join before WhenDone or in its transaction, or are produced by members. Others that join
-// while the group waits delay it, too; one that comes too late belongs to the next use of the name.
+// Produce the members before WhenDone, in its transaction, or in consumers of other members. Any other
+// message that joins while the group waits also delays it. A message that joins after the group is
+// done belongs to the next use of the name.
 func (p *Producer) WhenDone(ctx context.Context, db bus.Handle, group Option, payload bus.Payload, options ...WhenDoneOption) error {
 	if p == nil || p.registry == nil {
 		return fmt.Errorf("outbox: when done: %w", errUnmade)

@@ -54,9 +54,9 @@ func (i ifPoisoned) applyTo(w *whenDone) error {
 	return nil
 }
 
-// IfPoisoned produces another payload instead, with its own options, if a member of the group is
-// poisoned when none is pending. Without it the group waits until its poisoned members are requeued
-// or discarded.
+// IfPoisoned produces another payload instead, with its own options, if no member of the group is
+// pending any more and at least one is poisoned. Without it the group waits until its poisoned
+// members are requeued or discarded.
 func IfPoisoned(payload bus.Payload, options ...Option) WhenDoneOption {
 	return ifPoisoned{Item{Payload: payload, Options: options}}
 }

@@ -29,8 +29,9 @@ var ErrUnsupportedServer = dberr.ErrServer
 // leaves the tables unchanged. On MariaDB each statement commits by itself; the next call completes
 // an interrupted migration.
 //
-// A table of the same name that is not the library's is an error. A library table that was removed
-// is an [ErrSchemaOutdated]. A server on which nothing can run is an [ErrUnsupportedServer].
+// Migrate returns an error if a table of the same name exists that is not the library's. If a library
+// table was removed, the error is [ErrSchemaOutdated]. If the library cannot run on the server at all,
+// it is [ErrUnsupportedServer].
 func Migrate(ctx context.Context, db *bun.DB, tables bus.Tables) error {
 	s, err := storeFor(db, tables)
 	if err != nil {

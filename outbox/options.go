@@ -113,8 +113,8 @@ func Debounce(quiet, limit time.Duration) DuplicatePolicy {
 }
 
 // UniqueFor keeps the key taken for a period after the message was consumed or discarded, on the
-// database's clock. It applies to this message only: a message with InsertID alone is a duplicate
-// only while another is pending. A message that an operator cancels or stops frees its key.
+// database's clock. Use it for every message with the key: during the period, a message with
+// [InsertID] alone is not a duplicate. A message that an operator cancels or stops frees its key.
 func UniqueFor(period time.Duration) DuplicatePolicy {
 	return DuplicatePolicy{func(m *bus.Message) error {
 		if period <= 0 {

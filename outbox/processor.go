@@ -27,9 +27,9 @@ type ProcessorConfig struct {
 	// shorten it. Defaults to 1 s.
 	PollInterval time.Duration
 	// Concurrency is the maximum number of calls of consumers that run at once: 1 or more. A batch
-	// is one call. With several consumers, each leaves as many workers free for the others as it
-	// uses, up to an eighth of Concurrency and at least up to 1. A slow consumer therefore does not
-	// block the others. Defaults to 64.
+	// is one call. With several consumers, each leaves some workers free for the others: as many as
+	// it uses itself, but at most an eighth of Concurrency, or 1 if that is more. A slow consumer
+	// therefore does not block the others. Defaults to 64.
 	Concurrency int
 	// TxConcurrency is the maximum number of calls of transactional consumers that run at once: 1
 	// or more. Each holds a connection. They count towards Concurrency, too. The default is 16 for
@@ -46,8 +46,8 @@ type ProcessorConfig struct {
 	// DefaultTimeout bounds a run of a consumer without bus.Timeout: more than 0, up to 1 h. A
 	// consumer that still runs 5 s after its timeout is abandoned. Defaults to 10 s.
 	DefaultTimeout time.Duration
-	// LeaseDuration is how long a claim lasts without renewal, and so how long messages of a lost
-	// process wait. At least 1 s. Defaults to 30 s.
+	// LeaseDuration is how long a claim lasts without renewal. If a process is lost, its messages wait
+	// this long before another process runs them. At least 1 s. Defaults to 30 s.
 	LeaseDuration time.Duration
 	// AllowUntestedServer allows a server that speaks the protocol of PostgreSQL or MariaDB but is
 	// not tested with this library: YugabyteDB, MySQL, or an unknown one. READ COMMITTED must be
@@ -126,8 +126,8 @@ func (p *Processor) Check(ctx context.Context) error { return p.engine.Check(ctx
 // [Processor.Run] does, and returns. Use it in tests, and in commands that process pending messages
 // and exit.
 //
-// It claims the oldest message. Messages that have crashed come first, one at a time, and none
-// while Run runs. Messages with keys of ordered consumers come last. With names, it claims only
+// It claims the oldest message. Messages whose process crashed come first, one at a time, but are left
+// out while Run runs. Messages with keys of ordered consumers come last. With names, it claims only
 // messages of these consumers. For a consumer of batches it claims all due messages, up to a batch,
 // for one call.
 //

@@ -98,9 +98,9 @@ func (p *Producer) log(next bus.ProduceFunc) bus.ProduceFunc {
 // With the context of [Producer.RunInTx], or of a transactional consumer, the handle must be that
 // transaction: see [ErrNotInTx].
 //
-// Invalid input is bus.ErrNoConsumer, bus.ErrInvalidPayload, bus.ErrTooLarge, bus.ErrInvalidText,
-// bus.ErrInvalidOption or bus.ErrNoKey; then nothing was sent to the database. If the tables are
-// missing, the error is [ErrSchemaOutdated]. Errors of the produce chain and of the database are
+// For invalid input the error is bus.ErrNoConsumer, bus.ErrInvalidPayload, bus.ErrTooLarge,
+// bus.ErrInvalidText, bus.ErrInvalidOption or bus.ErrNoKey, and nothing was sent to the database. If the
+// tables are missing, it is [ErrSchemaOutdated]. Errors of the produce chain and of the database are
 // wrapped. In a REPEATABLE READ or SERIALIZABLE transaction, an insert id may cause a serialization
 // failure, which the caller must retry.
 func (p *Producer) Produce(ctx context.Context, db bus.Handle, payload bus.Payload, options ...Option) (Receipt, error) {

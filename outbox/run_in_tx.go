@@ -12,10 +12,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// ErrNotInTx is returned when the context belongs to a transaction of the library and a method that
-// writes gets a *bun.DB or bun.Conn, or would begin another transaction. Such contexts are those of
-// [Producer.RunInTx], [Producer.Within], eventlog.Log.RunInTx, transactional consumers and
-// projections. Pass the transaction. To write outside it on purpose, use a context from outside.
+// ErrNotInTx is returned when the context belongs to a transaction of the library, but a method that
+// writes gets a *bun.DB or bun.Conn, or would begin another transaction. [Producer.RunInTx],
+// [Producer.Within], eventlog.Log.RunInTx, transactional consumers and projections pass such a context
+// to your function. Pass the transaction instead. To write outside it on purpose, use another context.
 var ErrNotInTx = txn.ErrNotInTx
 
 // Within is [Producer.RunInTx] for a transaction that fn begins and commits: of database/sql, pgx or

@@ -18,8 +18,8 @@ import (
 
 // EditAndRequeue requeues one message with another payload, in one transaction. The payload must be
 // of a type that the message's consumer handles. Headers, message id and insert id stay; attempts,
-// crashes and errors are reset. If the message's ordering key is that of the stored payload, it
-// becomes that of the edited payload.
+// crashes and errors are reset. If the message's ordering key came from its stored payload, it is
+// replaced by the key of the edited payload.
 //
 // It returns [ErrNotFound], [ErrConflict], [ErrPayload], bus.ErrNoConsumer if the message's consumer
 // is not registered, bus.ErrTooLarge above 1 MiB, or the errors of outbox.Producer.Produce for such a

@@ -140,8 +140,8 @@ func (f Filter) rows() store.PoisonFilter {
 	}
 }
 
-// Unclassified is the fingerprint that selects messages without a fingerprint in a [Filter], and
-// that of their [Group].
+// Unclassified stands for no fingerprint: in a [Filter] it selects the messages without one, and it is
+// the Fingerprint of their [Group].
 const Unclassified = store.Unclassified
 
 // Result is the outcome of a requeue. All fields are counts.

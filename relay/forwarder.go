@@ -81,8 +81,8 @@ type Config struct {
 // A replayed message (bus.Message.Replay) is published like any other. A receiver skips it if its
 // inbox still has the record, and treats it as live otherwise.
 //
-// With bus.Ordered, a record is published once the broker has the previous one of its key: one call
-// of the publisher has one record of each key.
+// With bus.Ordered, a record is published only after the broker has the previous record of its key.
+// A call of the publisher therefore has at most one record of each key.
 //
 // The key of a record is the stream of an event, otherwise outbox.OrderingKey, otherwise what the
 // payload's OrderingKey method returns.

@@ -78,13 +78,14 @@ type LogForwarder struct{ forwarder *logForwarder }
 // Any other publisher gets one batch of a shard at a time, and the forwarder continues after the
 // last record before the first failure. After a kill, or a failure within a batch, records may be
 // published twice. Records published for the first time are in order if the publisher is a
-// [broker.OrderedPublisher]; otherwise only if it keeps the order of a batch in which one fails.
-// This holds as long as no process publishes after its lease, 30 s or more.
+// [broker.OrderedPublisher]. For any other publisher they are in order only if no later record of a
+// batch arrives after an earlier one fails. Both hold as long as no process publishes after its
+// lease, 30 s or more.
 //
 // A publisher call that ignores its context is abandoned 1 s after PublishTimeout. If four
 // abandoned calls of a shard still run in a process, it makes no more until one returns.
-// A route or upcaster that does not return is abandoned, too: the second time its event fails for
-// good.
+// A route or upcaster that does not return is abandoned, too. The second time, its event counts as
+// permanently failed.
 //
 // One process at a time works on a shard. While the broker is unavailable
 // ([broker.ErrUnavailable]), nothing is written to the database. The forwarder retries after 1 s,
@@ -97,8 +98,8 @@ type LogForwarder struct{ forwarder *logForwarder }
 // type added later are published from the position that the forwarder has then reached; earlier
 // ones are not. The types are stored too. A process that lacks a stored type, because it is an
 // older release or the type was removed, stops before the first such event and leaves the shard to
-// other processes; [Stats] reports this. If there are none, [Runner.Resume] removes the types that
-// its process lacks.
+// other processes; [Stats] reports this. If no process has the type any more, call [Runner.Resume],
+// which removes the types that its process lacks.
 func NewLogForwarder(name string, pub broker.Publisher, config LogConfig) LogForwarder {
 	p := newPublishing(name, pub, Config{
 		Source: config.Source, Routes: config.Routes, Structured: config.Structured,

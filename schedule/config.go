@@ -26,8 +26,8 @@ type ProcessorConfig struct {
 	// and for changes by this process. A schedule that another process has just written may fire
 	// late by this much. Defaults to 5 s.
 	PollInterval time.Duration
-	// Misfire is the policy for a schedule that is found due only after its following fire time.
-	// Defaults to [FireOnce].
+	// Misfire is the policy for a schedule that has missed fire times: when a processor finds it due,
+	// the fire time after the due one has passed as well. Defaults to [FireOnce].
 	Misfire Misfire
 	// StartTimeout is how long Run waits at its start for an unreachable database. Defaults to 0:
 	// Run returns the error at once.

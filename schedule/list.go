@@ -36,8 +36,8 @@ type Schedule struct {
 	// LastFire is when it last fired; zero means never.
 	LastFire time.Time `json:"last_fire,omitzero"`
 	// LastError is why it could not fire: an expression, zone or payload that this version of the
-	// program cannot read, or an error of the produce chain. Each processor retries it after a minute; one
-	// that has not tried does so at once. The next fire, or an update, clears the text. At most 8 KiB.
+	// program cannot read, or an error of the produce chain. A processor that has failed retries after a
+	// minute; any other processor tries at once. The next fire, or an update, clears the text. At most 8 KiB.
 	LastError string `json:"last_error,omitempty"`
 	// CreatedAt is when the schedule was first written.
 	CreatedAt time.Time `json:"created_at,omitzero"`

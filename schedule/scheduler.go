@@ -123,7 +123,7 @@ func Header(key, value string) Option {
 	}
 }
 
-// SkipOverlap skips a consumer at a fire while a message of the schedule is pending for it:
+// SkipOverlap makes a fire skip each consumer that still has a pending message of the schedule:
 // waiting, running or to be retried. A schedule that fires faster than its messages are consumed
 // then keeps one message per consumer. It also applies to a [Scheduler.Trigger]. The messages carry
 // an insert id: see outbox.InsertID.

@@ -65,7 +65,7 @@ func TestFitsATerminal(t *testing.T) {
 		"status --show-payloads", "consumers list", "messages list --limit 1000", "messages blocked-keys", "messages get 551", "explain 551",
 		"poisoned groups --show-payloads", "poisoned list --limit 1000 --show-payloads",
 		"poisoned get 1845 --show-payloads", "schedules list --show-payloads", "schedules next 2", "processes",
-		"projections list --show-payloads", "projections parked balances --show-payloads", "operations list", "operations show 7",
+		"projections list --show-payloads", "projections parked balances --show-payloads", "operations list", "operations get 7",
 		"requeue --all",
 	} {
 		said := atTerminal(t, dsn, words(command))

@@ -103,6 +103,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"schedules", "next", "a", "b"}, exitUsage, "name one schedule, and not 2"},
 		{[]string{"status", "more"}, exitUsage, `"more" is one word too many`},
 		{[]string{"requeue", "--all", "--show-payloads"}, exitUsage, `there is no flag "show-payloads": see asyncmonolith requeue --help`},
+		{[]string{"poisoned", "requeue"}, exitUsage, `there is no command "asyncmonolith poisoned requeue": did you mean "asyncmonolith requeue"? See `},
 		{[]string{"frobnicate"}, exitUsage, `there is no command "asyncmonolith frobnicate": see asyncmonolith --help`},
 		{[]string{"version"}, exitDone, ", go1."},
 		{[]string{"version", "--json"}, exitDone, `"go":"go1.`},

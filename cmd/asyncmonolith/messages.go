@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -144,6 +145,9 @@ func (g *messagesGet) command() *cobra.Command {
 
 func (g *messagesGet) run(ctx context.Context, session *operator.Session, ids []int64) error {
 	m, err := session.Messages().Get(ctx, ids[0])
+	if errors.Is(err, admin.ErrNotFound) {
+		return fmt.Errorf("%w: asyncmonolith explain %d looks among poisoned and kept ones, too", err, ids[0])
+	}
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
@@ -85,11 +86,17 @@ func (r operationReport) started(ctx context.Context, o ops.Operation) error {
 	return err
 }
 
-// notePaused says which consumers are paused: their requeued messages wait.
-func (r operationReport) notePaused(ctx context.Context, consumers []string) {
+// noteWaiting says of which consumers requeued messages wait: those that are paused, and those of no live process.
+func (r operationReport) noteWaiting(ctx context.Context, consumers []string) {
 	o, err := r.session.Overview(ctx)
 	if err != nil {
 		return // it is only a hint
+	}
+	live := liveConsumers(o)
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(consumers))) {
+		if !slices.Contains(live, name) {
+			r.note("No live process consumes %s: what is requeued waits for one.", name)
+		}
 	}
 	for _, q := range o.Queues {
 		if q.PausedAt.IsZero() || !slices.Contains(consumers, q.Consumer) {
@@ -103,6 +110,17 @@ func (r operationReport) notePaused(ctx context.Context, consumers []string) {
 	}
 }
 
+func liveConsumers(o operator.Overview) (names []string) {
+	for _, p := range o.Processes {
+		for _, c := range p.Consumers {
+			if p.Status == admin.ProcessAlive {
+				names = append(append(names, c.Name), c.Former...)
+			}
+		}
+	}
+	return names
+}
+
 func (r operationReport) write(o ops.Operation) error { return r.result(o, stateText(o)+".", nil) }
 
 // outcome writes the final state of an operation, and returns an error unless all is done.
@@ -111,7 +129,7 @@ func (r operationReport) outcome(o ops.Operation) error {
 	switch {
 	case o.State == ops.Done && o.Skipped == 0:
 	case o.State == ops.Paused:
-		err = fmt.Errorf("%w: it has paused itself: asyncmonolith operations show %d --show-payloads says why, "+
+		err = fmt.Errorf("%w: it has paused itself: asyncmonolith operations get %d --show-payloads says why, "+
 			"then operations resume %d or stop %d", errPartly, o.ID, o.ID, o.ID)
 	default:
 		err = errPartly

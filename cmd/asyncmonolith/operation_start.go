@@ -53,7 +53,7 @@ func (s *operationStart) start(ctx context.Context, session *operator.Session, t
 			return s.noMatch(ctx, session, target, failed)
 		}
 		said := s.preview(preview)
-		s.notePaused(ctx, session, preview.Consumers)
+		s.noteWaiting(ctx, session, preview.Consumers)
 		return errors.Join(said, err)
 	}
 	planned, err := session.Operations().Plan(ctx, s.action, target)
@@ -73,7 +73,7 @@ func (s *operationStart) start(ctx context.Context, session *operator.Session, t
 		return err
 	}
 	if started.Preview != nil {
-		s.notePaused(ctx, session, started.Preview.Consumers)
+		s.noteWaiting(ctx, session, started.Preview.Consumers)
 	}
 	if s.wait {
 		return report.watch(ctx, started.ID, started.Target.Projection == "")
@@ -103,16 +103,22 @@ func (s *operationStart) noMatch(ctx context.Context, session *operator.Session,
 	return cmp.Or(checkSpelling(ctx, session, consumer, 0), err)
 }
 
-// notePaused says which consumers are paused, if messages are requeued.
-func (s *operationStart) notePaused(ctx context.Context, session *operator.Session, consumers []string) {
+// noteWaiting says of which consumers requeued messages wait.
+func (s *operationStart) noteWaiting(ctx context.Context, session *operator.Session, consumers []string) {
 	if s.action == ops.Requeue && len(consumers) > 0 {
-		newOperationReport(s.app, session).notePaused(ctx, consumers)
+		newOperationReport(s.app, session).noteWaiting(ctx, consumers)
 	}
 }
 
 func (s *operationStart) preview(p ops.Preview) error {
 	if s.app.json {
 		return s.app.line(p)
+	}
+	if p.Duplicate > 0 {
+		s.app.note("Operation %d does the same, and is under way or planned by another.", p.Duplicate)
+	}
+	for _, id := range p.Overlapping {
+		s.app.note("Operation %d is under way and changes messages of the same consumer.", id)
 	}
 	if p.Poisoned != nil {
 		if err := previewKinds().write(s.app.output, p.Poisoned.Kinds, nil); err != nil {

@@ -25,7 +25,7 @@ start, and stopped later. undo and stop need neither --yes nor --reason.`,
   asyncmonolith operations set-rate 12 500 --yes --reason "the provider allows it"
   asyncmonolith operations run 12`,
 	},
-		(&operationsList{app: a}).command(), (&operationShow{app: a}).command(), undoCommand(a), stopCommand(a),
+		(&operationsList{app: a}).command(), (&operationGet{app: a}).command(), undoCommand(a), stopCommand(a),
 		resumeOperationCommand(a), setRateCommand(a), watchCommand(a), runOperationCommand(a))
 }
 
@@ -80,17 +80,17 @@ func changedOf(o ops.Operation) string {
 	}
 }
 
-type operationShow struct {
+type operationGet struct {
 	app     *app
 	content contentFlag
 }
 
-func (s *operationShow) command() *cobra.Command {
-	return s.content.add(oneOperation(s.app, &cobra.Command{
-		Use: "show ID", Short: "Show one operation",
+func (g *operationGet) command() *cobra.Command {
+	return g.content.add(oneOperation(g.app, &cobra.Command{
+		Use: "get ID", Short: "Show one operation",
 		Long:    "Show one operation: its target, author, reason and progress. --show-payloads adds error texts.",
-		Example: "  asyncmonolith operations show 12",
-		RunE:    s.app.onIDs(s.run, s.content.config),
+		Example: "  asyncmonolith operations get 12",
+		RunE:    g.app.onIDs(g.run, g.content.config),
 	}))
 }
 
@@ -103,13 +103,13 @@ func oneOperation(a *app, c *cobra.Command) *cobra.Command {
 	return c
 }
 
-func (s *operationShow) run(ctx context.Context, session *operator.Session, ids []int64) error {
+func (g *operationGet) run(ctx context.Context, session *operator.Session, ids []int64) error {
 	o, err := session.Operations().Get(ctx, ids[0])
 	if err != nil {
 		return err
 	}
-	if s.app.json {
-		return s.app.line(o)
+	if g.app.json {
+		return g.app.line(o)
 	}
 	pairs := []any{"id", o.ID, "action", o.Action, "state", o.State, "note", o.Note, "by", o.Actor, "reason", o.Reason,
 		"target", targetText(o.Target), "changed", o.Changed, "skipped", o.Skipped}
@@ -121,7 +121,7 @@ func (s *operationShow) run(ctx context.Context, session *operator.Session, ids 
 		pairs = append(pairs, "matched", matched)
 	}
 	pairs = append(pairs, "rate", o.Rate, "canary", o.Canary, "created", o.CreatedAt, "starts", o.StartsAt, "finished", o.FinishedAt)
-	return s.app.fields(pairs...)
+	return g.app.fields(pairs...)
 }
 
 func targetText(t ops.Target) string {

@@ -57,16 +57,22 @@ type operationChange struct {
 	confirmation
 	decide func(*ops.Operations, context.Context, string, int64) (ops.Operation, error)
 	rate   int // of set-rate
+	canary int // of resume
 }
 
 func resumeOperationCommand(a *app) *cobra.Command {
-	x := &operationChange{app: a, decide: (*ops.Operations).Resume}
-	return x.command(&cobra.Command{
+	x := &operationChange{app: a}
+	x.decide = func(s *ops.Operations, ctx context.Context, reason string, id int64) (ops.Operation, error) {
+		return s.Resume(ctx, reason, id, x.canary)
+	}
+	c := x.command(&cobra.Command{
 		Use: "resume ID", Short: "Resume an operation that paused itself",
-		Long: "Resume an operation that paused itself because messages failed again or processes died. It continues without\n" +
-			"canaries.",
-		Example: "  asyncmonolith operations resume 12 --yes --reason \"the rest is other orders\"",
+		Long: "Resume an operation that paused itself because messages failed again or processes died. With --canary, a requeue\n" +
+			"tries some messages first, and pauses if they fail again.",
+		Example: "  asyncmonolith operations resume 12 --canary 10 --yes --reason \"the provider is back\"",
 	})
+	c.Flags().IntVar(&x.canary, "canary", 0, "messages that go first: up to 500, 0 for none")
+	return c
 }
 
 func setRateCommand(a *app) *cobra.Command {

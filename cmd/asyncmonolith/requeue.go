@@ -62,7 +62,7 @@ func (x *poisonedChange) changeIDs(ctx context.Context, session *operator.Sessio
 	if result.Requeued+result.Conflicts == 0 {
 		return fmt.Errorf("%w: no poisoned message has one of these ids", errNotFound)
 	}
-	x.notePaused(ctx, session, consumersOfMessages(found))
+	x.noteWaiting(ctx, session, consumersOfMessages(found))
 	if result.Missing+result.Conflicts > 0 {
 		err = errPartly
 	}
@@ -123,7 +123,7 @@ func (x *poisonedChange) previewIDs(ctx context.Context, session *operator.Sessi
 		return fmt.Errorf("%w: no poisoned message has one of these ids", errNotFound)
 	}
 	slices.Reverse(found)
-	defer x.notePaused(ctx, session, consumersOfMessages(found))
+	defer x.noteWaiting(ctx, session, consumersOfMessages(found))
 	if err := writePoisoned(ctx, x.app.output, session, "", found, nil); err != nil || x.app.json {
 		return errors.Join(err, unconfirmed)
 	}

@@ -81,7 +81,11 @@ func asGroup(c *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 		}
 		path := c.CommandPath()
 		quoted := func(name string) string { return quotedName(path + " " + name) }
-		return usage(fmt.Errorf("there is no command %q%s", path+" "+args[0], suggestion(args[0], names, quoted, path+" --help")))
+		near := suggestion(args[0], names, quoted, path+" --help")
+		if top, _, err := c.Root().Find(args[:1]); err == nil && top != c.Root() && similar(args[0], names) == "" {
+			near = fmt.Sprintf(": did you mean %q? See %[1]s --help", top.CommandPath())
+		}
+		return usage(fmt.Errorf("there is no command %q%s", path+" "+args[0], near))
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	return c

@@ -22,8 +22,8 @@ import (
 // per stream, which the append has locked; if several streams write to one row, their appends
 // block each other.
 //
-// Only Name, On, or Batch with its Types, and Reset of the Projection are used; Categories are
-// rejected. No runner runs it, and no chain wraps it. Make it with [NewInline]. It is safe for
+// It uses these fields of the Projection: Name, Reset, and either On or Batch with Types. Categories
+// are rejected. No runner runs it, and no chain wraps it. Make it with [NewInline]. It is safe for
 // concurrent use.
 type Inline struct {
 	projection Projection

@@ -43,8 +43,8 @@ type Projection struct {
 	Version int
 	// On has a handler for each event type. Other events are not read.
 	On []Handler
-	// Batch replaces On: it gets many events at once, of these Types. After a failure it gets
-	// fewer, down to one.
+	// Batch replaces On: it gets many events at once, of the types listed in Types. After a failure
+	// it gets fewer, down to one.
 	Batch func(ctx context.Context, tx bun.Tx, events []eventlog.RecordedEvent) error
 	// Types are the names of events for Batch. Defaults to none.
 	Types []string

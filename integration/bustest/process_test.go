@@ -61,6 +61,16 @@ func TestProcessNextFailsWhenNothingIsDue(t *testing.T) {
 		k := bustest.KitConfig{Start: k.Now()}.NewKit(t, db, noting("place", &ran), noting("other", &ran))
 		k.ProcessNext("place")
 	}, `ProcessNext(["place"]): no message is due`, "order.placed for other, due in 1m0s, failed 0 times; order.placed for place")
+	blocked := sqlite(t)
+	wantFailure(t, func(t testing.TB) {
+		fail := func(context.Context, OrderPlaced) error { return bus.Permanent(errAway) }
+		k := bustest.NewKit(t, blocked, bus.Consume("ordered", fail, bus.Ordered(bus.BlockKey)))
+		for _, id := range []string{"1", "2"} {
+			k.Produce(OrderPlaced{id}, outbox.OrderingKey("k"))
+		}
+		k.ProcessNext()
+		k.ProcessNext()
+	}, `ProcessNext: no message is due`, "order.placed for ordered, due now, but key blocked (")
 	equal(t, "ran", ran, nil)
 }
 

@@ -135,7 +135,7 @@ func TestTheSameHasPausedItself(t *testing.T) {
 			s.Errorf("got %d operations, want the one: %s", n, s.dump("message_operations"))
 		}
 		s.must(0, "operations", "resume", id, "--yes", "--reason", "other orders")
-		if got := s.must(0, "operations", "show", id, "--show-payloads"); !got.says("continued by cli:",
+		if got := s.must(0, "operations", "get", id, "--show-payloads"); !got.says("continued by cli:",
 			"; before that: 10 of the 10 that went first have failed again") {
 			s.Errorf("got %+v, want why it had paused itself, too", got)
 		}

@@ -86,7 +86,7 @@ func goldenCases() []goldenCase {
 		{"operations-list", 0, []string{"operations", "list"}},
 		{"operations-rate-asked", 4, []string{"operations", "set-rate", "OPERATION", "500"}},
 		{"operations-rate", 0, []string{"operations", "set-rate", "OPERATION", "500", "--yes", "--reason", "faster"}},
-		{"operations-show", 0, []string{"operations", "show", "OPERATION"}},
+		{"operations-get", 0, []string{"operations", "get", "OPERATION"}},
 		{"operations-undo", 0, []string{"operations", "undo", "OPERATION"}},
 		{"operations-watch", 5, []string{"operations", "watch", "OPERATION"}},
 		{"operations-stop", 1, []string{"operations", "stop", "OPERATION"}},

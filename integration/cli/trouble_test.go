@@ -199,7 +199,7 @@ func TestHostileTexts(t *testing.T) {
 			{"poisoned", "groups", "--show-payloads"}, {"poisoned", "list", "--show-payloads"}, {"poisoned", "get", "1",
 				"--show-payloads"}, {"poisoned", "export", "--show-payloads", "--reason", evil},
 			{"schedules", "list", "--show-payloads"}, {"schedules", "next", "1"}, {"processes"}, {"operations", "list"}, {"operations",
-				"show", "1"}, {"requeue", "1"}, {"requeue", "--all"},
+				"get", "1"}, {"requeue", "1"}, {"requeue", "--all"},
 			{"status", "--check"}, {"status", "--chek" + evil}, {evil}, {"consumers", "pause", evil + "x"}, {"messages", "get",
 				evil}, {"__complete", "consumers", "pause", ""},
 		} {

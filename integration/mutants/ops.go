@@ -75,6 +75,8 @@ func stepMutants() []mutant {
 			`are left later`},
 		{"operation: failed canaries are ignored", in("work.judge", never("badPart")), onPostgres("TestCanaries"),
 			`operation is done, want paused|want 5 changed, a note`},
+		{"operation: another canary is not one", in("Operations.Resume", replace("int64(canary)", "int64(0)")), onPostgres("TestCanaries"),
+			`operation is done, want paused`},
 		{"operation: requeued messages that fail again are ignored", in("work.comesBack", always("badPart")),
 			onPostgres("TestWhatComesBackStopsIt"), `operation is done, want paused`},
 		{"operation: ignores its rate", in("pace.now", replace("int(p.left)", "int(p.left) + stepSize")), onPostgres("TestPace"),

@@ -13,5 +13,7 @@ func waitAllMutants() []mutant {
 		{"groups: an end by two at once", in("GroupStore.Fire", text("{lock free}", "")), groups("postgres", "a_group_that_is_ending*"), `want it to leave the group alone`},
 		{"groups: a requeued message has left its group", in("Returning.RequeueAs", text("{now}, p.steps, p.order_key, p.lane, p.rank, p.group_key", "{now}, p.steps, p.order_key, p.lane, p.rank, NULL")),
 			groups("sqlite", "the_group_stays*"), `requeued`},
+		{"groups: one that is locked delays the others", in("groupSweeper.fireAll", replace("firstTry", "statementTimeout")),
+			inOutbox("TestALockedGroup*"), `want it within 10 s`},
 	}
 }

@@ -97,7 +97,7 @@ func TestAnOperationThatEndsProcessesIsPaused(t *testing.T) {
 		if got := operationOf(t, s, o.ID); got.State != ops.Paused || got.Note != "paused after 3 processes died while they ran it" {
 			t.Errorf("got %s, %q, want paused, and why", got.State, got.Note)
 		}
-		_ = testapp.Must[ops.Operation](t)(s.Operations().Resume(t.Context(), "it is mended", o.ID))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Resume(t.Context(), "it is mended", o.ID, 0))
 		if died := dies(t, db, dsn, o.ID, 1, isPaused); died != 1 {
 			t.Error("the operation is not tried again after it was continued")
 		}

@@ -55,7 +55,7 @@ func TestDecisionsAreInTheAudit(t *testing.T) {
 			"undo_operation":     func() error { return testapp.Second(bob.Operations().Undo(ctx, "a mistake", other.ID)) },
 			"resume_operation": func() error {
 				a.Exec("UPDATE message_operations SET state = 'paused' WHERE id = ?", o.ID)
-				return testapp.Second(bob.Operations().Resume(ctx, "it is mended", o.ID))
+				return testapp.Second(bob.Operations().Resume(ctx, "it is mended", o.ID, 0))
 			},
 		}
 		order := []string{"set_operation_rate", "resume_operation", "stop_operation", "undo_operation"}
@@ -128,6 +128,10 @@ func TestPlansExpire(t *testing.T) {
 		if p := testapp.Must[ops.Preview](t)(bob.Operations().Preview(ctx, ops.Discard, ofConsumer("c"))); p.Duplicate != started.ID ||
 			p.At.IsZero() || p.Incomplete {
 			t.Errorf("while it is under way: got %+v, want already %d", p, started.ID)
+		}
+		other := testapp.Must[ops.Preview](t)(bob.Operations().Preview(ctx, ops.Requeue, ofConsumer("c")))
+		if other.Duplicate != 0 || !slices.Equal(other.Overlapping, []int64{started.ID}) {
+			t.Errorf("another action: got already %d and overlapping %v, want none and %d", other.Duplicate, other.Overlapping, started.ID)
 		}
 		a.Exec("UPDATE message_operations SET created_at = " + testapp.In(db, -61*time.Minute))
 		_ = planned(t, ada, ops.Requeue, ofConsumer("c"))

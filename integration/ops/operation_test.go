@@ -312,15 +312,23 @@ func TestCanaries(t *testing.T) {
 		if o.Changed != 5 || o.Note == "" || len(a.Poisoned()) != 40 {
 			t.Errorf("got %+v and %d poisoned, want 5 changed, a note, and 40 poisoned", o, len(a.Poisoned()))
 		}
+		if _, err := s.Operations().Resume(ctx, "", o.ID, 501); !errors.Is(err, bus.ErrInvalidOption) {
+			t.Errorf("501 canaries: got error %v, want %v", err, bus.ErrInvalidOption)
+		}
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Resume(ctx, "another try", o.ID, 3))
+		o = awaitState(t, s, o.ID, ops.Paused)
+		if o.Changed != 8 || o.Canary != 3 {
+			t.Errorf("after another canary: got %+v, want 8 changed by canaries of 5 and 3", o)
+		}
 		fails.Store(false)
-		o = testapp.Must[ops.Operation](t)(s.Operations().Resume(ctx, "", o.ID))
+		o = testapp.Must[ops.Operation](t)(s.Operations().Resume(ctx, "", o.ID, 0))
 		o = awaitState(t, s, o.ID, ops.Done)
-		testapp.Eventually(t, "those that were left are done", func() bool { return len(a.Poisoned()) == 5 && len(a.Pending()) == 0 })
+		testapp.Eventually(t, "those that were left are done", func() bool { return len(a.Poisoned()) == 8 && len(a.Pending()) == 0 })
 		again := planned(t, s, ops.Requeue, ofConsumer("c"))
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, again.ID,
 			ops.StartOptions{Rate: 1000, Canary: 10, Reason: "fewer than canaries"}))
-		if o = awaitState(t, s, again.ID, ops.Done); o.Changed != 5 {
-			t.Errorf("got %+v, want 5 changed", o)
+		if o = awaitState(t, s, again.ID, ops.Done); o.Changed != 8 {
+			t.Errorf("got %+v, want 8 changed", o)
 		}
 		p.MustStop()
 	})
@@ -356,7 +364,7 @@ func TestNotesOfDecisions(t *testing.T) {
 		a.Exec("UPDATE message_operations SET note = 'it failed' WHERE id = ?", started.ID)
 		pause()
 		const cause, more = "it failed", "; before that: "
-		o := testapp.Must[ops.Operation](t)(s.Operations().Resume(ctx, strings.Repeat("mended ", 285), started.ID))
+		o := testapp.Must[ops.Operation](t)(s.Operations().Resume(ctx, strings.Repeat("mended ", 285), started.ID, 0))
 		first := "continued by ada: " + strings.Repeat("mended ", 285)
 		if before, after, found := strings.Cut(o.Note, more); !found || after != cause || !strings.HasPrefix(first, before) ||
 			o.Reason != "void" {
@@ -399,7 +407,7 @@ func TestStop(t *testing.T) {
 		for what, err := range map[string]error{
 			"undo":     testapp.Second(s.Operations().Undo(ctx, "", o.ID)),
 			"start":    testapp.Second(s.Operations().Start(ctx, o.ID, ops.StartOptions{Reason: "again"})),
-			"continue": testapp.Second(s.Operations().Resume(ctx, "", o.ID)),
+			"continue": testapp.Second(s.Operations().Resume(ctx, "", o.ID, 0)),
 			"rate":     testapp.Second(s.Operations().SetRate(ctx, "", o.ID, 5)),
 		} {
 			if !errors.Is(err, ops.ErrInvalidState) {

@@ -126,7 +126,7 @@ func TestARetryThatFailsCountsWhatItApplied(t *testing.T) {
 			p.mu.Lock()
 			p.bad = func(int) bool { return false }
 			p.mu.Unlock()
-			testapp.Must[ops.Operation](t)(s.Operations().Resume(t.Context(), "mended by now", o.ID))
+			testapp.Must[ops.Operation](t)(s.Operations().Resume(t.Context(), "mended by now", o.ID, 0))
 			if after = awaitState(t, s, o.ID, ops.Done); after.Changed != 3 {
 				t.Errorf("in the end: it says that %d changed, want 3", after.Changed)
 			}

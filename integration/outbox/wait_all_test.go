@@ -145,6 +145,27 @@ func TestAGroupEndsSoonAfterItsLastMember(t *testing.T) {
 	})
 }
 
+// TestALockedGroupDoesNotDelayTheOthers: an open transaction has the insert ids that the end of some groups writes.
+func TestALockedGroupDoesNotDelayTheOthers(t *testing.T) {
+	t.Parallel()
+	w := newWaitApp(t, testdb.Postgres(t))
+	tx := testapp.Must[bun.Tx](t)(w.DB.BeginTx(t.Context(), nil))
+	defer tx.Rollback() //nolint:errcheck // it only holds
+	for i := range 4 {
+		held := outbox.InsertID(fmt.Sprint("held", i))
+		testapp.OK(t, testapp.Second(w.Producer.Produce(t.Context(), tx, refund{ID: "held"}, held)))
+		testapp.OK(t, w.Producer.WhenDone(t.Context(), w.DB, outbox.Group(fmt.Sprint("held", i)), refund{ID: "late"}, held))
+	}
+	w.whenDone(w.DB) // its name sorts behind theirs
+	w.Start(testapp.Fast())
+	began := time.Now()
+	testapp.Poll(t, "the end", time.Minute, time.Millisecond, func() bool { return len(w.ends()) == 1 })
+	if took := time.Since(began); took > 10*time.Second { // it waits a second for each
+		t.Errorf("the end: got it after %s, want it within 10 s", took)
+	}
+	w.wantEnds("while the others are held", "ship")
+}
+
 func TestAGroupGrowsByItsMembers(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {

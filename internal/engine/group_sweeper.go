@@ -24,6 +24,7 @@ const (
 	sweepInterval = 2 * time.Second        // between two looks at a part of all groups
 	fullPause     = 200 * time.Millisecond // the same while there are more
 	groupAside    = time.Minute            // until a group that could not end is tried again
+	firstTry      = time.Second            // for a group to end; more when it is tried again
 	expectFor     = time.Second            // how long a group is looked for whose commit is not announced
 )
 
@@ -149,15 +150,21 @@ func (s *groupSweeper) sweep(ctx context.Context) (fired int, err error) {
 }
 
 // fireAll ends groups, each in a transaction of its own. One that cannot end does not keep the others
-// from it.
+// from it: where another transaction holds what the group writes, it waits a second.
 func (s *groupSweeper) fireAll(ctx context.Context, names []string) (fired int, err error) {
 	now := time.Now()
-	maps.DeleteFunc(s.aside, func(_ string, until time.Time) bool { return !now.Before(until) }) // another process may have ended it
+	forgotten := now.Add(-2 * groupAside) // another process may have ended it
+	maps.DeleteFunc(s.aside, func(_ string, until time.Time) bool { return until.Before(forgotten) })
 	for _, name := range names {
-		if time.Now().Before(s.aside[name]) {
+		until, again := s.aside[name]
+		if time.Now().Before(until) {
 			continue
 		}
-		ok, failed := s.fire(ctx, name)
+		within := firstTry
+		if again {
+			within = statementTimeout
+		}
+		ok, failed := s.fire(ctx, name, within)
 		switch {
 		case ctx.Err() != nil:
 			return fired, ctx.Err()
@@ -176,9 +183,9 @@ func (s *groupSweeper) fireAll(ctx context.Context, names []string) (fired int, 
 	return fired, err
 }
 
-// fire ends a group and announces what waited for it.
-func (s *groupSweeper) fire(ctx context.Context, name string) (fired bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+// fire ends a group within a time, and announces what waited for it.
+func (s *groupSweeper) fire(ctx context.Context, name string, within time.Duration) (fired bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	var payloadTypes []string
 	err = txn.InTx(ctx, s.db, func(tx bun.Tx) (err error) {

@@ -8,7 +8,7 @@ import (
 // TestGroupsSetAsideAreForgotten: another process may have ended them.
 func TestGroupsSetAsideAreForgotten(t *testing.T) {
 	t.Parallel()
-	s := groupSweeper{aside: map[string]time.Time{"past": time.Now().Add(-time.Second), "next": time.Now().Add(time.Minute)}}
+	s := groupSweeper{aside: map[string]time.Time{"past": time.Now().Add(-3 * groupAside), "next": time.Now().Add(time.Minute)}}
 	if fired, err := s.fireAll(t.Context(), []string{"next"}); fired != 0 || err != nil {
 		t.Fatalf("got %d groups ended and error %v, want neither", fired, err)
 	}
