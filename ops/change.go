@@ -106,18 +106,14 @@ func (s access) audit(ctx context.Context, c Change) error {
 	return nil
 }
 
-const (
-	// askTime is how long Config.Audit and Principal.Allow may take.
-	askTime = 10 * time.Second
-	// idleTime limits how long a transaction may be idle while it calls them.
-	idleTime = time.Minute
-)
+// askTime is how long Config.Audit and Principal.Allow may take.
+const askTime = 10 * time.Second
 
 // inTx runs fn in a transaction. The transaction may be idle while Config.Audit or Principal.Allow
 // runs.
 func (s access) inTx(ctx context.Context, fn func(tx bun.Tx) error) error {
 	if s.service.config.Audit != nil || s.who.Allow != nil {
-		ctx = txn.WithIdle(ctx, idleTime)
+		ctx = txn.Patient(ctx)
 	}
 	return txn.InTx(ctx, s.service.config.DB, fn)
 }

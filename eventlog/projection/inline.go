@@ -89,7 +89,7 @@ func (i *Inline) Rebuild(ctx context.Context, db *bun.DB, log *eventlog.Log) err
 		err = s.Events()
 	}
 	if err == nil {
-		err = txn.InTx(txn.WithIdle(ctx, 0), db, func(tx bun.Tx) error { return i.rebuild(ctx, s, tx, log) })
+		err = txn.InTx(txn.Patient(ctx), db, func(tx bun.Tx) error { return i.rebuild(ctx, s, tx, log) })
 	}
 	return dberr.Wrap(err, "projection: rebuild inline %q", i.projection.Name)
 }

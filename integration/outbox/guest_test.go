@@ -186,7 +186,8 @@ func TestSettingsThatStopPollsAreRefusedAtTheStart(t *testing.T) {
 	t.Parallel()
 	for settings, want := range map[string]string{"DateStyle=German": `DateStyle "German, DMY": ISO is needed`,
 		"enable_seqscan=off":  "enable_seqscan off with jit on",
-		"enable_nestloop=off": "enable_nestloop off with jit on", "DateStyle=ISO, DMY": "", "enable_seqscan=off jit=off": ""} {
+		"enable_nestloop=off": "enable_nestloop off with jit on", "DateStyle=ISO, DMY": "", "enable_seqscan=off jit=off": "",
+		"jit_above_cost=0": "jit_above_cost 0 with jit on", "jit_above_cost=-1": "", "jit_above_cost=0 jit=off": ""} {
 		t.Run(settings, func(t *testing.T) {
 			t.Parallel()
 			list := []string{settings}

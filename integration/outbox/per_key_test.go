@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
@@ -418,19 +419,23 @@ func TestSlowLooksReachEveryConsumerWithKeys(t *testing.T) {
 // TestManyKeyedConsumersKeepPollsAlive: what another process has produced is found by polls, however many consumers go by keys.
 func TestManyKeyedConsumersKeepPollsAlive(t *testing.T) {
 	t.Parallel()
-	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var plain, keyed atomic.Int64
 		consumers := []bus.Consumer{testapp.Counting("plain", &plain)}
-		for i := range 200 {
-			consumers = append(consumers, bus.Consume(fmt.Sprint("keyed", i), func(context.Context, step) error { keyed.Add(1); return nil },
-				bus.KeyConcurrency(2)))
+		const n = 1000 // several statements look for them
+		byKey := bus.KeyConcurrency(2)
+		if db.Dialect().Name() == dialect.MySQL {
+			byKey = bus.Ordered(bus.BlockKey)
+		}
+		for i := range n {
+			consumers = append(consumers, bus.Consume(fmt.Sprint("keyed", i), func(context.Context, step) error { keyed.Add(1); return nil }, byKey))
 		}
 		a := testapp.New(t, db, consumers...)
 		config := testapp.Fast()
 		config.PollInterval = time.Second
 		r := a.Start(config)
 		testapp.Eventually(t, "it is ready", func() bool { return r.Health().Ready })
-		elsewhere := testapp.New(t, db, consumers[0], consumers[200])
+		elsewhere := testapp.New(t, db, consumers[0], consumers[n])
 		elsewhere.Produce(order{ID: "1"})
 		elsewhere.Produce(step{Customer: "k"})
 		testapp.Eventually(t, "both ran", func() bool { return plain.Load() == 1 && keyed.Load() == 1 })

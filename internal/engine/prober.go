@@ -8,6 +8,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -21,9 +22,28 @@ type prober struct {
 
 // probe looks for everything there may be to do, and activates the lanes that have messages.
 func (pb *prober) probe(ctx context.Context, wants []store.Want) (store.Probe, error) {
-	probe, err := pb.store.Claims.Probe(ctx, pb.db, wants)
-	if err == nil {
-		err = pb.lookAtLanes(ctx, &probe)
+	probe, err := pb.probeParts(ctx, wants)
+	if dberr.IsUnavailable(err) {
+		return probe, err
+	}
+	return probe, cmp.Or(err, pb.lookAtLanes(ctx, &probe))
+}
+
+// mostWants is how many kinds of messages one statement looks for.
+const mostWants = 200
+
+// probeParts is a probe of some wants at a time. A failed part does not stop the others; the probe
+// has no time then, since it does not speak for all wants.
+func (pb *prober) probeParts(ctx context.Context, wants []store.Want) (probe store.Probe, err error) {
+	for from := 0; from == 0 || from < len(wants) && ctx.Err() == nil; from += mostWants {
+		part, failed := pb.store.Claims.Probe(ctx, pb.db, wants[from:min(from+mostWants, len(wants))])
+		if failed == nil {
+			probe.Add(part, from)
+		}
+		err = cmp.Or(err, failed)
+	}
+	if err = cmp.Or(err, ctx.Err()); err != nil {
+		probe.Now = time.Time{}
 	}
 	return probe, err
 }

@@ -142,7 +142,9 @@ func (p *poller) look(ctx context.Context, from *store.Position, patience time.D
 	began := time.Now()
 	wants, stood := p.probes.looks(from)
 	probe, err = ask(ctx, p.outage, "poll", patience, func(ctx context.Context) (store.Probe, error) { return p.prober.probe(ctx, wants) })
-	if !probe.Now.IsZero() { // what was found counts, even if a later part failed
+	if probe.Now.IsZero() { // a part failed: what the others found counts
+		p.probes.foundBehind(probe)
+	} else {
 		p.probes.found(probe, wants, stood, began)
 	}
 	return probe, err

@@ -20,6 +20,26 @@ const (
 	foundNow      = 5 // the database's clock
 )
 
+// Add adds the probe of a part of the wants, whose first has the index from. The time of the first
+// part is kept: every part began after it.
+func (p *Probe) Add(part Probe, from int) {
+	shifted := func(wants []int) []int {
+		for i := range wants {
+			wants[i] += from
+		}
+		return wants
+	}
+	p.Due, p.First = append(p.Due, shifted(part.Due)...), append(p.First, part.First...)
+	p.Suspects, p.Killers = append(p.Suspects, shifted(part.Suspects)...), append(p.Killers, shifted(part.Killers)...)
+	p.Expired, p.Overdue, p.Lease = part.Expired, part.Overdue, part.Lease // of all claims
+	if p.Next == 0 || part.Next != 0 && part.Next < p.Next {
+		p.Next = part.Next
+	}
+	if p.Now.IsZero() {
+		p.Now = part.Now
+	}
+}
+
 // NewProbe builds a probe from its findings.
 func NewProbe(found []Finding) Probe {
 	var p Probe

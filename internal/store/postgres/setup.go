@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"strconv"
 	"strings"
 
 	"github.com/uptrace/bun"
@@ -89,7 +90,7 @@ func (p *database) Check(ctx context.Context, db bun.IDB) (dialect.Settings, err
 }
 
 const neededSQL = `SELECT 'standby' AS name, pg_is_in_recovery()::text AS setting UNION ALL SELECT name, setting FROM pg_catalog.pg_settings
-  WHERE name IN ('standard_conforming_strings', 'DateStyle', 'jit', 'enable_seqscan', 'enable_indexscan', 'enable_nestloop', 'enable_sort')`
+  WHERE name IN ('standard_conforming_strings', 'DateStyle', 'jit', 'enable_seqscan', 'enable_indexscan', 'enable_nestloop', 'enable_sort', 'jit_above_cost')`
 
 // settingMistakes returns errors for settings under which the library cannot keep its promises.
 func settingMistakes(set map[string]string) (mistakes []error) {
@@ -110,6 +111,11 @@ func settingMistakes(set map[string]string) (mistakes []error) {
 				),
 			)
 		}
+	}
+	const least = 1000 // the default is 100,000
+	if cost, err := strconv.ParseFloat(set["jit_above_cost"], 64); set["jit"] == "on" && err == nil && cost >= 0 && cost < least {
+		mistakes = append(mistakes, fmt.Errorf("jit_above_cost %s with jit on: at least %d is allowed, or PostgreSQL would compile the "+
+			"statements that look for messages, for seconds: %s, or set jit to off", set["jit_above_cost"], least, where))
 	}
 	return mistakes
 }
