@@ -2,6 +2,8 @@ package console
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,17 +45,46 @@ const (
 // spark is the last hour of a consumer, minute by minute.
 func spark(now time.Time, minutes []operator.MinuteStats) chart {
 	first := now.UTC().Truncate(time.Minute).Add(-(sparkMinutes - 1) * time.Minute)
-	c := columns(first, time.Minute, sparkMinutes, 2, sparkHeight, minutes)
+	c := columns(first, span{slot: time.Minute, slots: sparkMinutes, width: 2}, sparkHeight, minutes)
 	c.Label = fmt.Sprintf("Last hour: %s, %s failed", plural(c.Total, "run"), grouped(c.Bad))
 	return c
 }
 
-// columns sorts minutes into n columns of a width, each of so long.
-func columns(first time.Time, each time.Duration, n, width, height int, minutes []operator.MinuteStats) chart {
-	c := chart{Width: n * width, Height: height, Columns: make([]column, n)}
+// span is the time that a chart shows, in slots.
+type span struct {
+	Name, Title string // of the address and of the page
+	slot        time.Duration
+	slots       int
+	width       int           // of a slot
+	marks       time.Duration // between the times below the chart; 0 for none
+}
+
+// spans are those of a consumer's page. The first is the default.
+func spans() []span {
+	return []span{
+		{Name: "48h", Title: "48 hours", slot: 30 * time.Minute, slots: 96, width: 5, marks: 6 * time.Hour},
+		{Name: "6h", Title: "6 hours", slot: 5 * time.Minute, slots: 72, width: 7, marks: time.Hour},
+		{Name: "1h", Title: "hour", slot: time.Minute, slots: 60, width: 8, marks: 10 * time.Minute},
+	}
+}
+
+func (s span) time() time.Duration { return time.Duration(s.slots) * s.slot }
+
+// first is when the first slot of a chart begins that ends now.
+func (s span) first(now time.Time) time.Time { return now.UTC().Truncate(s.slot).Add(s.slot - s.time()) }
+
+// of returns the slot of an instant, and whether the chart shows it.
+func (s span) of(first, at time.Time) (i int, ok bool) {
+	i = int(at.Sub(first) / s.slot)
+	return i, !at.Before(first) && i < s.slots
+}
+
+// columns sorts minutes into the slots of a span.
+func columns(first time.Time, s span, height int, minutes []operator.MinuteStats) chart {
+	c := chart{Width: s.slots * s.width, Height: height, Columns: make([]column, s.slots)}
 	for _, m := range minutes {
-		i := int(m.At.Sub(first) / each)
-		if m.At.Before(first) || i >= n {
+		i, ok := s.of(first, m.At)
+		if !ok {
 			continue
 		}
 		failed := m.Retried + m.Poisoned
@@ -67,14 +98,14 @@ func columns(first time.Time, each time.Duration, n, width, height int, minutes 
 	}
 	for i := range c.Columns {
 		col := &c.Columns[i]
-		at := first.Add(time.Duration(i) * each)
-		col.X, col.Width = i*width, max(width-1, 1)
+		at := first.Add(time.Duration(i) * s.slot)
+		col.X, col.Width = i*s.width, max(s.width-1, 1)
 		col.BadHigh, col.GoodHigh = high(col.failed, c.Most, height), high(col.done, c.Most, height)
 		col.GoodHigh = min(col.GoodHigh, height-col.BadHigh)
 		col.GoodY = height - col.GoodHigh
 		col.BadY = col.GoodY - col.BadHigh
 		col.Text = fmt.Sprintf("%s: %s done, %s failed", at.Format("15:04"), grouped(col.done), grouped(col.failed))
-		if at.Hour()%6 == 0 && at.Minute() == 0 && c.Width-col.X >= markWidth {
+		if s.marks > 0 && at.Equal(at.Truncate(s.marks)) && c.Width-col.X >= markWidth {
 			c.Marks = append(c.Marks, mark{X: col.X, Y: height, Text: hour(at)})
 		}
 	}
@@ -84,7 +115,7 @@ func columns(first time.Time, each time.Duration, n, width, height int, minutes 
 
 // hour is the text below a chart.
 func hour(at time.Time) string {
-	if at.Hour() == 0 {
+	if at.Hour() == 0 && at.Minute() == 0 {
 		return at.Format("Jan 2")
 	}
 	return at.Format("15:04")
@@ -98,7 +129,7 @@ func high(n, most int64, height int) int {
 	return max(1, int(float64(n)/float64(most)*float64(height)+0.5))
 }
 
-// slot is what a consumer did in half an hour.
+// slot is what a consumer did in a slot of a span.
 type slot struct {
 	At                                          time.Time
 	Done, Retried, Poisoned, Snoozed, Discarded int64
@@ -110,14 +141,14 @@ type slot struct {
 func (s slot) Ran() int64 { return s.Done + s.Retried + s.Poisoned + s.Snoozed + s.Discarded }
 
 // slotsOf sums up minutes.
-func slotsOf(first time.Time, minutes []operator.MinuteStats) []slot {
-	slots := make([]slot, chartTime/slotTime)
+func slotsOf(first time.Time, over span, minutes []operator.MinuteStats) []slot {
+	slots := make([]slot, over.slots)
 	for i := range slots {
-		slots[i].At = first.Add(time.Duration(i) * slotTime)
+		slots[i].At = first.Add(time.Duration(i) * over.slot)
 	}
 	for _, m := range minutes {
-		i := int(m.At.Sub(first) / slotTime)
-		if m.At.Before(first) || i >= len(slots) {
+		i, ok := over.of(first, m.At)
+		if !ok {
 			continue
 		}
 		s := &slots[i]
@@ -143,10 +174,23 @@ type lines struct {
 	Any           bool
 }
 
-const (
-	linesHeight = 96
-	slotWidth   = 5
-)
+const linesHeight = 96
+
+// releases marks where versions of a consumer's programs started first.
+func releases(first time.Time, s span, takers []taker) (marks []mark) {
+	since := map[string]time.Time{}
+	for _, t := range takers {
+		if at, known := since[t.Version]; t.Version != "" && (!known || t.StartedAt.Before(at)) {
+			since[t.Version] = t.StartedAt
+		}
+	}
+	for _, version := range slices.Sorted(maps.Keys(since)) {
+		if i, ok := s.of(first, since[version]); ok {
+			marks = append(marks, mark{X: i * s.width, Y: linesHeight, Text: version + ", since " + since[version].UTC().Format("15:04")})
+		}
+	}
+	return marks
+}
 
 // levels are the bounds of a histogram, the lines' scale from the bottom up.
 func levels() []time.Duration {
@@ -156,12 +200,12 @@ func levels() []time.Duration {
 	}
 }
 
-func linesOf(slots []slot) lines {
-	l := lines{Width: len(slots) * slotWidth, Height: linesHeight}
+func linesOf(slots []slot, width int) lines {
+	l := lines{Width: len(slots) * width, Height: linesHeight}
 	var run, wait strings.Builder
 	for i, s := range slots {
-		step(&run, i, s.P99)
-		step(&wait, i, s.Waited)
+		step(&run, i, width, s.P99)
+		step(&wait, i, width, s.Waited)
 	}
 	l.Run, l.Wait = run.String(), wait.String()
 	l.Any = l.Run != "" || l.Wait != ""
@@ -173,10 +217,13 @@ func linesOf(slots []slot) lines {
 	return l
 }
 
+// Reach is the width with the texts on the left.
+func (l lines) Reach() int { return l.Width + 48 }
+
 func levelY(level int) int { return linesHeight - 4 - level*(linesHeight-12)/(len(levels())-1) }
 
 // step draws one slot of a line, or nothing if nothing ran.
-func step(path *strings.Builder, i int, d time.Duration) {
+func step(path *strings.Builder, i, width int, d time.Duration) {
 	if d <= 0 {
 		return
 	}
@@ -184,5 +231,5 @@ func step(path *strings.Builder, i int, d time.Duration) {
 	for level < len(levels())-1 && d > levels()[level] {
 		level++
 	}
-	fmt.Fprintf(path, "M%d %dh%d", i*slotWidth, levelY(level), slotWidth)
+	fmt.Fprintf(path, "M%d %dh%d", i*width, levelY(level), width)
 }

@@ -7,7 +7,7 @@ type consumedPage struct {
 	Filter    consumedFilter
 	Found     []admin.ConsumedMessage
 	Paging    paging
-	Consumers []string // to choose from
+	Suggest   suggestions
 	at        admin.Page
 }
 
@@ -19,9 +19,10 @@ func (p *consumedPage) load(r *request) error {
 		return err
 	}
 	p.Found, p.Paging = found, r.here().paging(next)
-	all, err := r.queues()
-	p.Consumers = all.names()
-	return err
+	for _, m := range found {
+		p.Suggest.addKey(m.OrderingKey)
+	}
+	return p.Suggest.load(r)
 }
 
 func (*consumedPage) layout() layout { return layout{title: "Consumed messages", tab: "messages"} }

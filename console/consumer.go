@@ -13,7 +13,10 @@ type consumerPage struct {
 	Name     string
 	Queue    admin.Queue
 	At       time.Time
+	Span     span
+	Spans    []span
 	Runs     chart
+	Releases []mark // versions that are new in the charts
 	Times    lines
 	Slots    []slot
 	Groups   []failure // of poisoned messages
@@ -27,8 +30,6 @@ type consumerPage struct {
 }
 
 const (
-	chartTime       = 48 * time.Hour
-	slotTime        = 30 * time.Minute
 	oldestShown     = 10
 	blockedKeysRead = 1000 // of all consumers
 	failuresShown   = 20
@@ -38,6 +39,16 @@ func (p *consumerPage) read(q *params) {
 	p.Name = q.text("name")
 	if p.Name == "" {
 		q.fail("name is missing: it is that of a consumer.")
+	}
+	p.Spans = spans()
+	p.Span = p.Spans[0]
+	if name := q.text("span"); name != "" {
+		i := slices.IndexFunc(p.Spans, func(s span) bool { return s.Name == name })
+		if i < 0 {
+			q.fail("span is one of 48h, 6h and 1h.")
+			return
+		}
+		p.Span = p.Spans[i]
 	}
 }
 
@@ -70,14 +81,14 @@ func (p *consumerPage) load(r *request) error {
 func (p *consumerPage) layout() layout { return layout{title: p.Name} }
 
 func (p *consumerPage) loadCharts(r *request) error {
-	minutes, err := r.session.Consumers().Minutes(r.Context(), chartTime, p.Name)
+	minutes, err := r.session.Consumers().Minutes(r.Context(), p.Span.time(), p.Name)
 	if err != nil {
 		return err
 	}
-	first := p.At.UTC().Truncate(slotTime).Add(slotTime - chartTime)
-	p.Slots = slotsOf(first, minutes)
-	p.Runs = columns(first, slotTime, int(chartTime/slotTime), slotWidth, linesHeight, minutes)
-	p.Times = linesOf(p.Slots)
+	first := p.Span.first(p.At)
+	p.Slots = slotsOf(first, p.Span, minutes)
+	p.Runs = columns(first, p.Span, linesHeight, minutes)
+	p.Times, p.Releases = linesOf(p.Slots, p.Span.width), releases(first, p.Span, p.Takers)
 	return nil
 }
 

@@ -17,6 +17,7 @@ type groupPage struct {
 	Found    []poison.Message
 	Paging   paging
 	Paused   []string // its consumer, if it is
+	Suggest  suggestions
 	at       admin.Page
 }
 
@@ -30,6 +31,12 @@ func (p *groupPage) load(r *request) error {
 		return err
 	}
 	p.Found, p.Paging = found, r.here().paging(next)
+	for _, m := range found {
+		p.Suggest.addKey(m.OrderingKey)
+	}
+	if err := p.Suggest.load(r); err != nil {
+		return err
+	}
 	p.Count, err = r.session.Poisoned().Count(r.Context(), p.Filter.Filter)
 	if err != nil || !p.Filter.Of() { // the rest is of a group
 		return err

@@ -7,7 +7,7 @@ type messagesPage struct {
 	Filter    pendingFilter
 	Found     []admin.Message
 	Paging    paging
-	Consumers []string // to choose from
+	Suggest   suggestions
 	at        admin.Page
 }
 
@@ -19,9 +19,10 @@ func (p *messagesPage) load(r *request) error {
 		return err
 	}
 	p.Found, p.Paging = found, r.here().paging(next)
-	all, err := r.queues()
-	p.Consumers = all.names()
-	return err
+	for _, m := range found {
+		p.Suggest.addKey(m.OrderingKey)
+	}
+	return p.Suggest.load(r)
 }
 
 func (*messagesPage) layout() layout { return layout{title: "Messages", tab: "messages"} }

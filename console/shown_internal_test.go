@@ -143,7 +143,7 @@ func TestJSONTrees(t *testing.T) {
 func TestColumns(t *testing.T) {
 	t.Parallel()
 	first := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	c := columns(first, time.Minute, 3, 4, 100, []operator.MinuteStats{
+	c := columns(first, span{slot: time.Minute, slots: 3, width: 4}, 100, []operator.MinuteStats{
 		{At: first.Add(-time.Minute), Done: 1000}, {At: first, Done: 50}, {At: first.Add(time.Minute), Done: 80, Retried: 15,
 			Poisoned: 5}, {At: first.Add(3 * time.Minute), Done: 1000},
 	})

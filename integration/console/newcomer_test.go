@@ -111,7 +111,7 @@ func TestWhatIsNotReportedYet(t *testing.T) {
 	s.reads("nothing", "", texts{[]string{"Nothing has been reported within an hour: processes report every 15 s.",
 		"nothing reported"}, []string{"No failure", "no runs", " 0.0 "}})
 	s.reads("nothing of a consumer", "consumer?name=consumer-03",
-		texts{[]string{"Nothing has been reported within 48 hours"}, []string{"Nothing has run"}})
+		texts{[]string{"Nothing has been reported within the last 48 hours"}, []string{"Nothing has run"}})
 }
 
 // TestAGroupIsCalledByWhatFailed, and by the type of its errors only where their texts are hidden.
