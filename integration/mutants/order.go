@@ -85,6 +85,8 @@ func flowMutants() []mutant {
 		{"rate: a process without a worker claims ahead",
 			in("planner.roomLocked", replace("min(c.finished.lastSecond(now), c.rate.In(rateAhead))", "c.rate.In(rateAhead)")),
 			inOutbox("TestASaturatedProcessLeavesMessagesToOthers/rate"), `worst |gave up waiting`},
+		{"rate: forgotten while other work waits", in("capacity.nextStart", without("until.IsZero()")),
+			inOutbox("TestARateIsUsedWhateverElseWaits"), `runs in 10 s, want about`},
 		{"rate: given back for what it never counted", in("dispatcher.unstarted", without("t.row.Crashes")),
 			inOutbox("TestWhatCrashedGivesNothingBackToARate"), `started within 12 min`},
 		{"breaker: open in one process only", in("breaker.apply", never("row.Opened != b.probing")),
