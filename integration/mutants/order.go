@@ -56,6 +56,10 @@ func keyMutants() []mutant {
 			of("sqlite", "rates_of_keys*"), `ran after`},
 		{"key: freed during a claim, it is not asked for again", in("lanes.claimed", never("l.frees")),
 			tests("internal/engine", "TestWhatIsFreedDuringAClaimIsAskedForAgain"), `freed meanwhile: got it asked for again: false`},
+		{"key: each poll claims for those that are blocked", in("lanes.claimed", replace("l.whole && l.left && l.PerKey == 0", "false")),
+			inOutbox("TestBlockedKeysCauseNoClaims"), `claims in a minute that brought nothing`},
+		{"key: blocked ones hide those behind a look", in("laneRuns", text("w.more OR", "")),
+			inStore("TestStore/sqlite/*/a_look_leaves*"), `found: got`},
 	}
 }
 

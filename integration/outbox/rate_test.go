@@ -283,10 +283,11 @@ func TestARateIsUsedWhateverElseWaits(t *testing.T) {
 		options []bus.ConsumerOption
 		killer  bool
 	}{
-		"a batch":                          {20, []bus.ConsumerOption{bus.RateLimit(20, time.Second, 1), bus.BatchSize(100), bus.BatchWait(time.Second)}, false},
-		"what crashed twice":               {20, []bus.ConsumerOption{bus.RateLimit(20, time.Second, 1)}, true},
-		"what crashed twice, and a burst":  {100, []bus.ConsumerOption{bus.RateLimit(100, time.Second, 10)}, true},
-		"what crashed twice, of other key": {40, []bus.ConsumerOption{bus.KeyRateLimit(20, time.Second, 1)}, true},
+		"a batch": {20, []bus.ConsumerOption{bus.RateLimit(20, time.Second, 1), bus.BatchSize(100), bus.BatchWait(time.Second)},
+			false},
+		"what crashed twice":                 {20, []bus.ConsumerOption{bus.RateLimit(20, time.Second, 1)}, true},
+		"what crashed twice, and a burst":    {100, []bus.ConsumerOption{bus.RateLimit(100, time.Second, 10)}, true},
+		"what crashed twice, of another key": {40, []bus.ConsumerOption{bus.KeyRateLimit(20, time.Second, 1)}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
