@@ -56,6 +56,10 @@ func keyMutants() []mutant {
 			of("sqlite", "rates_of_keys*"), `ran after`},
 		{"key: freed during a claim, it is not asked for again", in("lanes.claimed", never("l.frees")),
 			tests("internal/engine", "TestWhatIsFreedDuringAClaimIsAskedForAgain"), `freed meanwhile: got it asked for again: false`},
+		{"key: each poll claims for those that are blocked", in("lanes.claimed", replace("l.whole && l.left && l.PerKey == 0", "false")),
+			inOutbox("TestBlockedKeysCauseNoClaims"), `claims in a minute that brought nothing`},
+		{"key: blocked ones hide those behind a look", in("laneRuns", text("w.more OR", "")),
+			inStore("TestStore/sqlite/*/a_look_leaves*"), `found: got`},
 	}
 }
 
@@ -85,6 +89,8 @@ func flowMutants() []mutant {
 		{"rate: a process without a worker claims ahead",
 			in("planner.roomLocked", replace("min(c.finished.lastSecond(now), c.rate.In(rateAhead))", "c.rate.In(rateAhead)")),
 			inOutbox("TestASaturatedProcessLeavesMessagesToOthers/rate"), `worst |gave up waiting`},
+		{"rate: forgotten while other work waits", in("capacity.nextStart", without("until.IsZero()")),
+			inOutbox("TestARateIsUsedWhateverElseWaits"), `runs in 10 s, want about`},
 		{"rate: given back for what it never counted", in("dispatcher.unstarted", without("t.row.Crashes")),
 			inOutbox("TestWhatCrashedGivesNothingBackToARate"), `started within 12 min`},
 		{"breaker: open in one process only", in("breaker.apply", never("row.Opened != b.probing")),

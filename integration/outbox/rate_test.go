@@ -272,3 +272,46 @@ func TestASingleExpiredMessageDoesNotSpendTheRate(t *testing.T) {
 		})
 	}
 }
+
+// TestARateIsUsedWhateverElseWaits: a batch that is to fill, or a message that is to run solo, keeps nothing of what
+// the rates of its consumer allow from starting.
+// Promise: due-starts
+func TestARateIsUsedWhateverElseWaits(t *testing.T) {
+	const seconds = 10
+	for name, test := range map[string]struct {
+		rate    int // a second, of all keys together
+		options []bus.ConsumerOption
+		killer  bool
+	}{
+		"a batch": {20, []bus.ConsumerOption{bus.RateLimit(20, time.Second, 1), bus.BatchSize(100), bus.BatchWait(time.Second)},
+			false},
+		"what crashed twice":                 {20, []bus.ConsumerOption{bus.RateLimit(20, time.Second, 1)}, true},
+		"what crashed twice, and a burst":    {100, []bus.ConsumerOption{bus.RateLimit(100, time.Second, 10)}, true},
+		"what crashed twice, of another key": {40, []bus.ConsumerOption{bus.KeyRateLimit(20, time.Second, 1)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+				var ran atomic.Int64
+				a := newApp(bus.ConsumeBatch("c", func(_ context.Context, orders []order) error {
+					ran.Add(int64(len(orders)))
+					return nil
+				}, test.options...))
+				var items []outbox.Item
+				for i := range (seconds + 5) * test.rate {
+					items = append(items, outbox.Item{Payload: order{ID: "clean"}, Options: []outbox.Option{outbox.OrderingKey(fmt.Sprint(i % 2))}})
+				}
+				testapp.OK(t, testapp.Second(a.Producer.ProduceMany(ctx, a.DB, items...)))
+				a.ProduceAt(ctx, order{ID: "last"}, outbox.OrderingKey("other"))
+				if test.killer {
+					a.Exec("UPDATE consumer_messages SET crashes = 2 WHERE payload LIKE '%last%'")
+				}
+				r := a.StartWith(ctx, outbox.ProcessorConfig{})
+				<-time.After(seconds * time.Second)
+				if n, want := int(ran.Load()), seconds*test.rate; n < want-2*test.rate || n > want+test.rate {
+					t.Errorf("got %d runs in %d s, want about %d", n, seconds, want)
+				}
+				r.MustStop()
+			})
+		})
+	}
+}

@@ -211,6 +211,10 @@ func goldenOperations() []goldenOperation {
 			_, err := g.Claims.ProbeLanes(g.Context(), g.db, []store.LaneLook{{Source: goldenSource(), After: 3}}, true)
 			return err
 		}},
+		{"probe_lanes_blocked", func(g *golden) error {
+			_, err := g.Claims.ProbeLanes(g.Context(), g.db, []store.LaneLook{{Source: goldenSource(), Blocked: true}}, false)
+			return err
+		}},
 		{"settle_lanes", func(g *golden) error { return g.settleLanes("lane:2", owner, g.Claims.Settle) }},
 		{"settle_lanes_free", func(g *golden) error { return g.settleLanes("lane:3", owner, g.Claims.SettleFree) }},
 		{"receive", func(g *golden) error {

@@ -106,15 +106,18 @@ func (cp *capacity) waits(c *consumer, now time.Time) bool {
 	return has && (s.n > 0 || s.slots)
 }
 
-// nextStart returns how long until a consumer may start or claim its work, or zero if that is
-// unknown.
+// nextStart returns how long until a consumer may start or claim work, or more of it, or zero if
+// that is unknown.
 func (cp *capacity) nextStart(now time.Time) (wait time.Duration) {
 	for _, c := range cp.consumers {
-		has, until := c.hasWork(now)
-		if !has && until.IsZero() {
+		has, more := c.hasWork(now)
+		if !has && more.IsZero() {
 			continue
 		}
-		until = later(until, cp.startable(c, now).until)
+		until := cp.startable(c, now).until
+		if !has || until.IsZero() {
+			until = later(more, until)
+		}
 		if left := until.Sub(now); left > 0 && (wait == 0 || left < wait) {
 			wait = left
 		}

@@ -64,16 +64,16 @@ func (c *consumer) pending() bool {
 	return c.active || slices.ContainsFunc(c.lanes, func(l *lanes) bool { return l.active })
 }
 
-// hasWork reports whether a consumer has something to start or claim now, and if not, when it
-// may. Zero means not before something changes.
-func (c *consumer) hasWork(now time.Time) (has bool, until time.Time) {
-	if len(c.queue) > 0 || c.suspects != 0 {
-		return true, time.Time{}
-	}
+// hasWork reports whether a consumer has something to start or claim now. more is when the next of
+// what it may not claim yet may be claimed, whatever else waits; zero: not before something changes.
+func (c *consumer) hasWork(now time.Time) (has bool, more time.Time) {
+	has = len(c.queue) > 0 || c.suspects != 0
 	note := func(at time.Time) {
-		has = has || !now.Before(at)
-		if until.IsZero() || at.Before(until) {
-			until = at
+		switch {
+		case !now.Before(at):
+			has = true
+		case more.IsZero() || at.Before(more):
+			more = at
 		}
 	}
 	if c.active {
@@ -84,10 +84,7 @@ func (c *consumer) hasWork(now time.Time) (has bool, until time.Time) {
 			note(later(at, c.notBefore))
 		}
 	}
-	if has {
-		until = time.Time{}
-	}
-	return has, until
+	return has, more
 }
 
 // parts returns parts for what may be claimed of a consumer: messages without keys and

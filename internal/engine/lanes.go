@@ -45,6 +45,7 @@ type lanes struct {
 	idle      time.Time // until then nothing is to be found, unless something is new or a cooldown ends
 	stuck     bool      // some messages have crashed
 	left      bool      // the last claims saw messages and did not take them
+	blocked   bool      // the last scan of everything, in order, saw only messages that could not run
 	deep      []int64   // lanes that may have more
 	cooldowns cooldowns
 	unused    map[int64]int // by lane: messages that the key rate counted and that did not start
@@ -100,7 +101,9 @@ func (l *lanes) part() part {
 	return part{consumer: l.of, lanes: l, wakeups: l.wakeups, frees: l.frees}
 }
 
-func (l *lanes) activate() { l.active, l.wakeups, l.idle = true, l.wakeups+1, time.Time{} }
+func (l *lanes) activate() {
+	l.active, l.blocked, l.wakeups, l.idle = true, false, l.wakeups+1, time.Time{}
+}
 
 // pending reports whether there may be messages to claim now, and if not, when to look again.
 func (l *lanes) pending(now time.Time) (ready bool, until time.Time) {
@@ -205,7 +208,7 @@ func (l *lanes) claimed(plan claimPlan, c store.Claim, now time.Time) {
 	case len(l.cooldowns) > 0:
 		l.idle = l.cooldowns[len(l.cooldowns)-1].till
 	default:
-		l.active = false
+		l.active, l.blocked = false, l.whole && l.left && l.PerKey == 0
 	}
 }
 

@@ -186,7 +186,7 @@ func (l *lanes) late() int64 {
 }
 
 // laneLooks returns the looks for the keyed consumers that match: behind what was seen or, with
-// all, at everything there is.
+// all, at everything there is, or where all was blocked only at what may run.
 func (pr *probes) laneLooks(now time.Time, all bool, match func(*lanes) bool) (looks []store.LaneLook, of []*lanes) {
 	pr.mu.Lock()
 	defer pr.mu.Unlock()
@@ -194,7 +194,7 @@ func (pr *probes) laneLooks(now time.Time, all bool, match func(*lanes) bool) (l
 		if !match(l) {
 			continue
 		}
-		look := store.LaneLook{Source: l.Source, After: l.floor}
+		look := store.LaneLook{Source: l.Source, After: l.floor, Blocked: all && l.blocked}
 		switch {
 		case !all:
 			look.After = max(l.last-l.late(), 0)

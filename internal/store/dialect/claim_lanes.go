@@ -43,6 +43,16 @@ WITH RECURSIVE walk(lane, step) AS (
   FROM walk w WHERE w.lane IS NOT NULL AND w.step < ?)
 SELECT w.lane, w.lane NOT IN ({busy lanes}) AS free FROM walk w WHERE w.lane IS NOT NULL ORDER BY w.step`
 
+// firstLanes lists the first lanes of a consumer, and whether there are more, from one to the next.
+// Behind none is 0.
+const firstLanes = `
+WITH RECURSIVE walk(lane, step) AS (
+  SELECT CAST(0 AS bigint), 0
+  UNION ALL
+  SELECT (SELECT MIN(m.lane) FROM {messages} m WHERE m.consumer_type = ? AND m.lane IS NOT NULL AND m.lane > w.lane), w.step + 1
+  FROM walk w WHERE w.lane IS NOT NULL AND w.step <= 500)
+SELECT w.lane, w.step > 500 AS more FROM walk w WHERE w.lane IS NOT NULL`
+
 // laneClaim is one claim of messages with keys.
 type laneClaim struct {
 	Names

@@ -112,11 +112,12 @@ const stuck = `m.consumer_type = ? AND m.keyed = TRUE AND m.crashes > 0 AND m.av
 // LaneLook asks whether there are messages to claim for a keyed consumer.
 type LaneLook struct {
 	Source
-	After int64 // the rank behind which to look
+	After   int64 // the rank behind which to look
+	Blocked bool  // ask for a message that may run: the last claims found only others. In order only.
 }
 
 // LaneState is a result of one of the looks. Without Crashes or Next there are messages, which may
-// or may not run. With Crashes of 1 or 2, some due messages crashed once, or more often. Next is
+// or may not run, unless the look was for those that may. With Crashes of 1 or 2, some due messages crashed once, or more often. Next is
 // the microseconds until the next message is due.
 type LaneState struct {
 	Look    int   `bun:"look"`
@@ -127,6 +128,11 @@ type LaneState struct {
 const (
 	laneExists = `SELECT ? AS look, 0 AS crashes, 0 AS next{from nothing} WHERE (SELECT m.rank FROM {by rank} m WHERE m.consumer_type = ? AND m.keyed = TRUE AND m.rank > ?{loose} ORDER BY m.rank LIMIT 1) IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = ?)`
+	// laneRuns is in place of laneExists. There is such a message if the first one of a lane may run,
+	// or if there are too many lanes to look at all of them.
+	laneRuns = `SELECT ? AS look, 0 AS crashes, 0 AS next{from nothing} WHERE EXISTS (SELECT 1 FROM ({first lanes}) w WHERE w.more OR (
+  SELECT m.available_after <= {now} AND m.crashes = 0 AND m.payload_type IN (?) AND {free}
+  FROM {head of lane} m WHERE m.consumer_type = ? AND m.lane = w.lane AND m.lane IS NOT NULL ORDER BY m.lane, m.rank LIMIT 1))`
 	laneStuck = `SELECT DISTINCT ? AS look, CASE WHEN m.crashes = 1 THEN 1 ELSE 2 END AS crashes, 0 AS next FROM {crashed by lane} m WHERE `
 	laneNext  = `SELECT ? AS look, 0 AS crashes, n.rank - {micros now} AS next FROM (
   SELECT m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.keyed = TRUE AND m.rank > {micros now} ORDER BY m.rank LIMIT 1) n`
@@ -138,11 +144,16 @@ func (n Names) ProbeLanes(ctx context.Context, db bun.IDB, looks []LaneLook, cra
 	var parts []string
 	var args []any
 	for i, l := range looks {
-		parts, args = append(parts, l.For(laneExists)), slices.Concat(args, []any{i, l.Name, l.After}, l.loose(n), []any{l.Name})
+		free, values := n.Free("m", "m", l.Source)
+		if l.Blocked {
+			parts = append(parts, l.For(strings.Replace(laneRuns, "{free}", free, 1)))
+			args = slices.Concat(args, []any{i, l.Name, bun.List(l.Payloads)}, values, []any{l.Name})
+		} else {
+			parts, args = append(parts, l.For(laneExists)), slices.Concat(args, []any{i, l.Name, l.After}, l.loose(n), []any{l.Name})
+		}
 		if !crashed {
 			continue
 		}
-		free, values := n.Free("m", "m", l.Source)
 		parts = append(parts, l.For(laneStuck+stuck)+` AND m.payload_type IN (?) AND `+free)
 		args = slices.Concat(args, []any{i, l.Name}, l.loose(n), []any{bun.List(l.Payloads)}, values)
 		if l.PerKey > 0 {

@@ -101,6 +101,8 @@ type LaneTraits struct {
 	ByKey   string // behind a table: look up rows by its primary key only
 	Nothing string // begins FROM with a row of nothing
 	Propose string // in place of proposeSQL
+	Firsts  string // in place of firstLanes
+	Head    string // messages with keys, to read the first one of a lane
 }
 
 // NewNames quotes names with the quotation mark of the dialect.
@@ -146,7 +148,8 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 		"{lock}", lock, "{lock free}", free, "{unit}", w.Unit, "{micros now}", w.Micros("{now}"),
 		"{by rank}", cmp.Or(w.Lanes.ByRank, "{messages}"), "{by lane}", cmp.Or(w.Lanes.ByLane, "{messages}"),
 		"{crashed by lane}", cmp.Or(w.Lanes.Crashed, "{messages}"), "{plan}", w.Lanes.Plan, "{by key}", w.Lanes.ByKey,
-		"{from nothing}", w.Lanes.Nothing,
+		"{from nothing}", w.Lanes.Nothing, "{first lanes}", cmp.Or(w.Lanes.Firsts, firstLanes),
+		"{head of lane}", cmp.Or(w.Lanes.Head, "{messages}"),
 	}
 	inTraits := strings.NewReplacer(tables...)
 	for i := range traits {

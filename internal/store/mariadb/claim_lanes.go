@@ -20,7 +20,9 @@ func laneTraits() dialect.LaneTraits {
 		ByLane: `{lanes}`,
 		Crashed: `(SELECT b.*, l.lane, l.rank, l.order_key
     FROM {messages} b FORCE INDEX ({prefix}consumer_messages_due) STRAIGHT_JOIN {lanes} l FORCE INDEX (PRIMARY) ON l.id = b.id)`,
-		Plan: planSQL, ByKey: ` FORCE INDEX (PRIMARY)`, Nothing: ` FROM DUAL`, Propose: proposeSQL,
+		Plan: planSQL, ByKey: ` FORCE INDEX (PRIMARY)`, Nothing: ` FROM DUAL`, Propose: proposeSQL, Firsts: firstLanesSQL,
+		Head: `(SELECT l.consumer_type, l.lane, l.rank, b.available_after, b.crashes, b.payload_type
+    FROM {lanes} l FORCE INDEX ({prefix}message_lanes_lane) STRAIGHT_JOIN {messages} b FORCE INDEX (PRIMARY) ON b.id = l.id)`,
 	}
 }
 
@@ -38,6 +40,12 @@ SELECT w.lane, MIN(w.rank) AS first, MAX(w.rank) AS last, count(*) AS n FROM (
   WHERE m.available_after <= {now} AND f.lane NOT IN ({held lanes})
     AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type {names} AND p.lane = f.lane AND p.parks) ORDER BY f.rank LIMIT ?) w
 GROUP BY w.lane ORDER BY 2`
+
+// firstLanesSQL is that of package dialect. It reads the first entries of the index, since no
+// statement skips from one lane to the next.
+const firstLanesSQL = `
+SELECT f.lane, SUM(COUNT(*)) OVER (ORDER BY f.lane) > 5000 AS more FROM (
+  SELECT l.lane FROM {lanes} l FORCE INDEX ({prefix}message_lanes_lane) WHERE l.consumer_type = ? ORDER BY l.lane LIMIT 5001) f GROUP BY f.lane`
 
 // headsSQL reads the first messages of lanes, whose ids are selected by {heads}. It is immutable.
 var headsSQL = planSQL + `

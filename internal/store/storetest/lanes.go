@@ -22,6 +22,8 @@ func laneCases() []testCase {
 		{"many keys come a little each, few come half by half", laneShares},
 		{"a claim walks on where those in front cannot run", laneWalk},
 		{"crashed messages with keys are claimed by themselves", laneCrashes},
+		{"a look for what may run finds nothing else", laneLooks},
+		{"a look leaves more than it covers to a claim", laneLooksAtMany},
 		{"of many keys no more are claimed than the consumer's rate allows", laneRate},
 		{"messages with keys are counted", laneStats},
 		{"only claims wait for a gate", laneGate},

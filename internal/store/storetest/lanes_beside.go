@@ -120,3 +120,54 @@ func laneRate(k *kit) {
 		}
 	}
 }
+
+// laneLooks looks for what may run while each key is blocked by something else, and then as each is free.
+func laneLooks(k *kit) {
+	looks := []store.LaneLook{{Source: source("c"), Blocked: true}}
+	runs := func(what string, want bool) {
+		k.Helper()
+		states, err := k.store.Claims.ProbeLanes(k.ctx, k.db, looks, false)
+		k.must("look", err)
+		equal(k, what+": it finds something", len(states) > 0, want)
+	}
+	late, unknown := k.ofKey("c", "late", 0), k.ofKey("c", "unknown", 0)
+	late.Delay, unknown.PayloadType = time.Minute, "unknown"
+	k.insert(k.ofKey("c", "parked", 0), k.ofKey("c", "held", 0))
+	c := k.claim(ofLanes("o", 2, store.Lanes{Source: source("c")}))
+	equal(k, "claimed", len(c.Messages), 2)
+	k.insert(k.ofKey("c", "parked", 1), k.ofKey("c", "held", 1), late, k.ofKey("c", "late", 1), unknown, k.ofKey("c", "unknown", 1))
+	parked, held := c.Messages[0], c.Messages[1]
+	k.settle("o", store.Result{Claim: c.ID, Message: parked.ID, Lane: parked.Lane, Outcome: store.Poison, Parks: true, Reason: "r"})
+	runs("all are blocked", false)
+	k.exec("DELETE FROM ?", k.table("poisoned_messages"))
+	runs("the one that parked its key is gone", true)
+	next := k.claim(ofLanes("o", 1, store.Lanes{Source: source("c")}))
+	equal(k, "claimed", len(next.Messages), 1)
+	runs("the next is claimed", false)
+	k.finish("o", next.ID)
+	runs("... and done", false)
+	k.settle("o", store.Result{Claim: c.ID, Message: held.ID, Lane: held.Lane, Outcome: store.Done})
+	k.pass(time.Minute)
+	runs("the first of a key is due", true)
+	k.pause("c")
+	runs("it is paused", false)
+}
+
+// laneLooksAtMany has more that cannot run than a look covers, which then leaves it to a claim.
+func laneLooksAtMany(k *kit) {
+	var rows []store.NewMessage
+	for n := range 5500 {
+		m := k.ofKey("c", fmt.Sprint("late ", n%550), n/550)
+		m.Delay = time.Hour
+		rows = append(rows, m)
+	}
+	for _, test := range []struct {
+		rows []store.NewMessage
+		more bool
+	}{{rows[:500], false}, {rows[500:], true}} {
+		k.insert(test.rows...)
+		states, err := k.store.Claims.ProbeLanes(k.ctx, k.db, []store.LaneLook{{Source: source("c"), Blocked: true}}, true)
+		k.must("look", err)
+		equal(k, "found", len(states) > 0, test.more)
+	}
+}
