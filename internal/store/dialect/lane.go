@@ -117,8 +117,8 @@ type LaneLook struct {
 }
 
 // LaneState is a result of one of the looks. Without Crashes or Next there are messages, which may
-// or may not run, unless the look was for those that may. With Crashes of 1 or 2, some due messages crashed once, or more often. Next is
-// the microseconds until the next message is due.
+// or may not run, unless the look was for those that may. With Crashes of 1 or 2, some due messages
+// crashed once, or more often. Next is the microseconds until the next message is due.
 type LaneState struct {
 	Look    int   `bun:"look"`
 	Crashes int   `bun:"crashes"`
