@@ -59,7 +59,7 @@ func keyMutants() []mutant {
 		{"key: each poll claims for those that are blocked", in("lanes.claimed", replace("l.whole && l.left && l.PerKey == 0", "false")),
 			inOutbox("TestBlockedKeysCauseNoClaims"), `claims in a minute that brought nothing`},
 		{"key: blocked ones hide those behind a look", in("laneRuns", text("w.more OR", "")),
-			inStore("TestStore/sqlite/*/a_look_leaves*"), `found: got`},
+			inStore("TestStore/sqlite/lanes/a_look_leaves*"), `found:`},
 	}
 }
 
