@@ -209,7 +209,9 @@ func TestWhatNeedsNoChangeOfAConsumer(t *testing.T) {
 		now, until := testapp.NowOf(s.db), testapp.In(s.db, time.Hour)
 		a.Exec("INSERT INTO message_breakers (name, half_since, opened, opened_at, open_until) VALUES ('mail', " + now + ", 1, " + now + ", " + until + ")")
 		s.must(4, probe[:3]...)
-		due := func() int { return a.Count("SELECT count(*) FROM message_breakers WHERE open_until <= " + testapp.NowOf(s.db)) }
+		due := func() int {
+			return a.Count("SELECT count(*) FROM message_breakers WHERE open_until <= " + testapp.NowOf(s.db))
+		}
 		if due() != 0 {
 			s.Error("unconfirmed: got the breaker due for a probe, want it left alone")
 		}
