@@ -336,7 +336,8 @@ func (k *kit) raises(ask func(store.Rate) store.ClaimRequest) {
 	for _, step := range []struct {
 		pass, per time.Duration
 		want      int
-	}{{0, time.Hour, 10}, {0, time.Minute, 0}, {3 * time.Minute, time.Minute, 3}, {-time.Hour, time.Minute, 0}, {2 * time.Minute, time.Minute, 2}} {
+	}{{0, time.Hour, 10}, {0, time.Minute, 0}, {3 * time.Minute, time.Minute, 3}, {-time.Hour, time.Minute, 0},
+		{2 * time.Minute, time.Minute, 2}} {
 		k.pass(step.pass)
 		c := k.claim(ask(store.Rate{Name: "r", N: 1, Per: step.per, Burst: 10}))
 		equal(k, "claimed at "+k.now()+" of one in "+step.per.String(), len(c.Messages), step.want)
