@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
@@ -194,6 +195,28 @@ func TestTwoStartsOfOnePlanAreOneOperation(t *testing.T) {
 		s.must(0, "requeue", "--consumer", "stock", "--undo-window", "1h", "--yes", "--reason", "another")
 		if n := a.Count("SELECT count(*) FROM message_operations WHERE state = 'waiting'"); n != 2 {
 			s.Errorf("got %d operations, want another one for another target", n)
+		}
+	})
+}
+
+// TestWhatNeedsNoChangeOfAConsumer is said, and is no success; an open breaker is due for a probe.
+func TestWhatNeedsNoChangeOfAConsumer(t *testing.T) {
+	each(t, func(s site) {
+		a := filled(s)
+		probe := []string{"consumers", "probe", "mail", "--yes", "--reason", "the provider is back"}
+		s.says(3, "the circuit breaker is not open", probe...)
+		s.says(3, "the consumer is not paused", "consumers", "resume", "mail", "--yes", "--reason", "it is out")
+		now, until := testapp.NowOf(s.db), testapp.In(s.db, time.Hour)
+		a.Exec("INSERT INTO message_breakers (name, half_since, opened, opened_at, open_until) VALUES ('mail', " + now + ", 1, " + now + ", " + until + ")")
+		s.must(4, probe[:3]...)
+		due := func() int {
+			return a.Count("SELECT count(*) FROM message_breakers WHERE open_until <= " + testapp.NowOf(s.db))
+		}
+		if due() != 0 {
+			s.Error("unconfirmed: got the breaker due for a probe, want it left alone")
+		}
+		if got := s.must(0, probe...); got.out != "Consumer \"mail\" tries one message within about a second.\n" || due() != 1 {
+			s.Errorf("probe: got %+v, %d breakers due for a probe, want the one", got, due())
 		}
 	})
 }

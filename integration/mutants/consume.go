@@ -34,6 +34,12 @@ func consumeMutants() []mutant {
 			`without an attempt counted`},
 		{"stop: counts as a failure", in("task.asStopped", replace("bus.Discard(fmt.Errorf(…))", "err")),
 			inOutbox("TestARunIsStoppedFromOutside/sqlite"), `want "cancelled"`},
+		{"stop: is answered before the message goes",
+			in("ClaimStore.settleWith", replace("s.operations.answerStop(ctx, tx, r.Message, owner, r.Stop)",
+				"s.operations.answerStop(ctx, db, r.Message, owner, r.Stop)")),
+			inOutbox("TestAStopIsAnsweredAsTheMessageGoes/postgres"), `looks at an answer`},
+		{"turns: messages with keys are always first", in("consumer.parts", never("c.plainFirst")),
+			inOutbox("TestKeyedAndKeylessTakeTurns/1"), `a fair part of each`},
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -228,8 +229,8 @@ func TestNothingFollowsAProbeThatIsDiscarded(t *testing.T) {
 	})
 }
 
-// TestAMessageThatNeverStartsReturnsItsProbe: messages that are late, cannot be decoded or were cancelled come before a
-// good one. What the consumer needs is back, so that one runs at once.
+// TestAMessageThatNeverStartsReturnsItsProbe: messages that are late, erased, cannot be decoded or are stopped come
+// before a good one. What the consumer needs is back, so that one runs at once.
 // Promise: deadline
 func TestAMessageThatNeverStartsReturnsItsProbe(t *testing.T) {
 	for name, bad := range map[string]func(context.Context, *app){
@@ -242,6 +243,15 @@ func TestAMessageThatNeverStartsReturnsItsProbe(t *testing.T) {
 		"undecodable": func(ctx context.Context, a *app) {
 			a.ProduceAt(ctx, order{ID: "bad"})
 			a.Exec(`UPDATE consumer_messages SET payload = '{"id":5}'`)
+		},
+		"erased": func(ctx context.Context, a *app) {
+			a.ProduceAt(ctx, order{ID: "bad"})
+			a.Exec(`UPDATE consumer_messages SET payload = '', headers = '{"asyncmonolith-event":"1 20"}'`)
+		},
+		"stopped": func(ctx context.Context, a *app) {
+			if a.Count("SELECT count(*) FROM consumer_messages") < 3 { // each takes as long as the process needs to be told
+				a.ProduceAt(ctx, order{ID: "stopped"})
+			}
 		},
 	} {
 		for _, with := range []string{"circuit", "breaker"} {
@@ -264,7 +274,7 @@ func TestAMessageThatNeverStartsReturnsItsProbe(t *testing.T) {
 					}
 					<-time.After(2 * time.Minute)
 					began := time.Now()
-					r := a.StartWith(ctx, outbox.ProcessorConfig{})
+					r := a.StartWith(ctx, outbox.ProcessorConfig{Middleware: append(middleware.Default(middleware.Options{}), stopsBeforeTheCall(a))})
 					testapp.Sooner(t, "the good message ran", func() bool { return runs.Load() > 0 })
 					if took := time.Since(began); took > 10*time.Second {
 						t.Errorf("the good message ran after %s, want it within 10s", took)
@@ -273,6 +283,20 @@ func TestAMessageThatNeverStartsReturnsItsProbe(t *testing.T) {
 					r.MustStop()
 				})
 			})
+		}
+	}
+}
+
+// stopsBeforeTheCall has some messages stopped while a layer of theirs takes its time.
+func stopsBeforeTheCall(a *app) bus.Middleware {
+	return func(next bus.Handler) bus.Handler {
+		return func(ctx context.Context, m *bus.Message) error {
+			if strings.Contains(string(m.Payload), `"stopped"`) {
+				a.Exec("INSERT INTO message_stops (message_id, owner, asked_at) SELECT m.id, c.owner, c.claimed_at "+
+					"FROM consumer_messages m, message_claims c WHERE m.message_id = ? AND c.id = (SELECT max(id) FROM message_claims)", m.ID)
+				<-time.After(2 * time.Second) // a poll has seen it
+			}
+			return next(ctx, m)
 		}
 	}
 }

@@ -197,7 +197,7 @@ func TestStoppingTheFirstOfABatchBeforeItsCall(t *testing.T) {
 // then. The process does not look for it for ever.
 func TestARequestToStopWhatIsOverIsForgotten(t *testing.T) {
 	t.Parallel()
-	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var looks atomic.Int64
 		hooked := db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
 			if strings.Contains(query, "message_stops") && strings.Contains(query, "outcome IS NULL") {
@@ -242,6 +242,31 @@ func TestARequestToStopWhatIsOverIsForgotten(t *testing.T) {
 			t.Errorf("nothing waits or runs: got %d looks for requests in %s, want one a second at most", got, time.Since(since))
 		}
 		r.MustStop()
+	})
+}
+
+// TestAStopIsAnsweredAsTheMessageGoes: before each statement of the process, one snapshot shows both, or neither.
+func TestAStopIsAnsweredAsTheMessageGoes(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var running, torn atomic.Int64
+		watched := testapp.New(t, db)
+		a := testapp.New(t, db.WithQueryHook(testapp.QueryHook(func(context.Context, string) {
+			torn.Add(int64(watched.Count("SELECT count(*) FROM message_stops s WHERE (s.outcome IS NULL) <> " +
+				"(EXISTS (SELECT 1 FROM consumer_messages m WHERE m.id = s.message_id))")))
+		})), bus.Consume("c", untilStopped(&running), bus.Timeout(2*time.Minute)))
+		a.ProduceMany(3)
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "all run", func() bool { return running.Load() == 3 })
+		watched.Exec("INSERT INTO message_stops (message_id, owner, asked_at) SELECT m.id, c.owner, c.claimed_at " +
+			"FROM consumer_messages m, message_claims c WHERE c.id = (SELECT max(id) FROM message_claims)")
+		testapp.Eventually(t, "all are answered", func() bool {
+			return watched.Count("SELECT count(*) FROM message_stops WHERE outcome = 'cancelled'") == 3
+		})
+		r.MustStop()
+		if n := torn.Load(); n != 0 {
+			t.Errorf("got %d looks at an answer and its message, or at neither, want none", n)
+		}
 	})
 }
 

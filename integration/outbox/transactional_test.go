@@ -134,6 +134,51 @@ func TestFencedTransactionalConsumerDoesNotRun(t *testing.T) {
 	}
 }
 
+// TestNoTransactionalRunBeginsAfterItsLease: the process stands still after the fence, and renews nothing.
+func TestNoTransactionalRunBeginsAfterItsLease(t *testing.T) {
+	t.Parallel()
+	var ran atomic.Int64
+	h := standsStill{match: "FOR UPDATE OF m", lapse: 3 * time.Second}
+	a := testapp.New(t, testdb.Postgres(t), outbox.ConsumeTx("c", func(context.Context, bun.Tx, order) error {
+		ran.Store(h.fences.Load())
+		return nil
+	}))
+	a.Produce(order{ID: "1"})
+	b := *a
+	b.DB = a.DB.WithQueryHook(&h)
+	config := testapp.Fast()
+	config.LeaseDuration = time.Second
+	r := b.Start(config)
+	testapp.Eventually(t, "the message is consumed", a.Empty)
+	r.MustStop()
+	if ran.Load() < 2 {
+		t.Errorf("got it run after fence %d, want the first run refused, and another after another fence", ran.Load())
+	}
+}
+
+// standsStill keeps all statements back for a while after the first one with a text in it.
+type standsStill struct {
+	match    string
+	lapse    time.Duration
+	fences   atomic.Int64
+	still    sync.RWMutex
+	prepared testdb.Prepared
+}
+
+func (h *standsStill) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context {
+	h.still.RLock()
+	defer h.still.RUnlock()
+	return ctx
+}
+
+func (h *standsStill) AfterQuery(_ context.Context, event *bun.QueryEvent) {
+	if strings.Contains(h.prepared.Text(event.Query), h.match) && h.fences.Add(1) == 1 {
+		h.still.Lock()
+		defer h.still.Unlock()
+		<-time.After(h.lapse)
+	}
+}
+
 // beforeOnce does something before the first query with a text in it.
 type beforeOnce struct {
 	match    string

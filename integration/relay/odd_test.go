@@ -290,9 +290,12 @@ func TestForeignEventsOfASharedTopicAreIgnored(t *testing.T) {
 			Attributes: attributes(append([]string{"type", "com.example.other"}, pairs...)...), Body: []byte(`{}`)}
 	}
 	for name, r := range map[string]broker.Record{
-		"plain":                              foreign(),
-		"binary, ce_correlationId":           foreign("correlationId", "1"),
-		"binary, ce_trace-id":                foreign("trace-id", "1"),
+		"plain":                           foreign(),
+		"binary, ce_correlationId":        foreign("correlationId", "1"),
+		"binary, ce_trace-id":             foreign("trace-id", "1"),
+		"binary, an attribute is no text": foreign("trace", "\xff\xfe"),
+		"binary, a header is no text": {ContentType: "application/json", Attributes: foreign().Attributes,
+			Headers: map[string]string{"asyncmonolith-escaped": "1", "trace": "%zz", "bytes": "\xff\xfe"}},
 		"structured, camel case":             structured(`{"specversion":"1.0","id":"1","source":"/s","type":"com.example.other","correlationId":"1","data":{}}`),
 		"structured, an object as extension": structured(`{"specversion":"1.0","id":"1","source":"/s","type":"com.example.other","routing":{"route":"x"},"data":{}}`),
 		"structured, an array as extension":  structured(`{"specversion":"1.0","id":"1","source":"/s","type":"com.example.other","tags":["x"],"data":{}}`),

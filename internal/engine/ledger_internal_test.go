@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -237,4 +238,32 @@ func TestNothingBeginsUnderALeaseThatIsOver(t *testing.T) {
 	if err := (call{task: over, lease: over.lease, ledger: e.ledger}).Run(); err != errLapsed {
 		t.Errorf("a call that has waited for a processor: got %v, want that nothing is called", err)
 	}
+}
+
+// TestALeaseEndsByTheWallClock, too: while a virtual machine is suspended, the monotonic clock stops.
+func TestALeaseEndsByTheWallClock(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	l := newLedger(10, new(atomic.Int64))
+	entry := l.open(t.Context(), 1, 1, now.Add(time.Minute))
+	for name, test := range map[string]struct {
+		now  time.Time
+		live bool
+	}{
+		"half a minute by both":                       {now.Add(30 * time.Second), true},
+		"two minutes by both":                         {now.Add(2 * time.Minute), false},
+		"two minutes by the wall clock alone":         {wallMoved(now, 2*time.Minute), false},
+		"two minutes, and the wall clock is set back": {wallMoved(now.Add(2*time.Minute), -time.Hour), false},
+	} {
+		if live := l.live(entry, test.now); live != test.live {
+			t.Errorf("%s: got live %t, want %t", name, live, test.live)
+		}
+	}
+}
+
+// wallMoved returns an instant with another wall clock and the same monotonic one. Its first word has the seconds above 30 bits
+// of nanoseconds.
+func wallMoved(at time.Time, by time.Duration) time.Time {
+	*(*int64)(unsafe.Pointer(&at)) += int64(by/time.Second) << 30
+	return at
 }

@@ -243,3 +243,25 @@ func TestALongLookDoesNotSilenceThePoller(t *testing.T) {
 		}
 	})
 }
+
+// TestTheEstimatedClockIsNeverBehind the database's, so that no run starts after its deadline: it is ahead by as long as the
+// statement took to read it.
+func TestTheEstimatedClockIsNeverBehind(t *testing.T) {
+	t.Parallel()
+	d := newTestDispatcher(t, ProcessorConfig{}, "c")
+	sent := time.Now()
+	const ahead = time.Hour // the database's clock
+	for _, step := range []struct {
+		took, read, want time.Duration // by the statement, until it read the clock, and by which the estimate is ahead then
+	}{
+		{5 * time.Second, 4 * time.Second, 4 * time.Second}, // the first counts however slow
+		{900 * time.Millisecond, 900 * time.Millisecond, 900 * time.Millisecond},
+		{900 * time.Millisecond, 0, 0},
+		{2 * time.Second, time.Second, 0}, // too slow to replace that
+	} {
+		d.probes.setClockLocked(sent.Add(ahead+step.read), sent, sent.Add(step.took))
+		if got := d.probes.clock(sent).Sub(sent.Add(ahead)); got != step.want {
+			t.Errorf("after %+v: got the estimate ahead by %s, want %s", step, got, step.want)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/uptrace/bun"
 
@@ -124,6 +125,26 @@ func TestAStreamThatIsMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	publishes(10, 70)
+}
+
+// TestTwoServicesWithARelayOfOneName publish the same message to one subject: the server drops neither as a duplicate.
+func TestTwoServicesWithARelayOfOneName(t *testing.T) {
+	const n = 20
+	at := newPlace(t, brokers.StartNATS(t, 1), 1)
+	for i, source := range []string{"/one", "/two"} {
+		a := testapp.New(t, testdb.SQLite(t), relay.NewForwarder("out", at.publisher,
+			relay.Config{Source: source, Routes: []relay.Route{relay.To[testapp.Order](at.name + ".placed")}}))
+		a.ProduceMany(n)
+		for j, row := range a.Pending() {
+			a.Exec("UPDATE consumer_messages SET message_id = ? WHERE id = ?", uuid.UUID{15: byte(j + 1)}.String(), row.ID)
+		}
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "all are published", a.Empty)
+		r.MustStop()
+		if got, want := at.count(t), (i+1)*n; got != want || len(a.Poisoned()) > 0 {
+			t.Errorf("after %s: got %d records in the stream and %d poisoned, want %d and none", source, got, len(a.Poisoned()), want)
+		}
+	}
 }
 
 // loses is an appender whose answers are lost at times, as with a kill behind the append.

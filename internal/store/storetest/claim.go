@@ -28,6 +28,7 @@ func claimCases() []testCase {
 		{"a claim that has expired still holds its messages", claimExpired},
 		{"eight claimers at once share the messages out", claimAtOnce},
 		{"eight claimers at once keep to a rate", claimAtOnceByRate},
+		{"a rate that is raised, or a clock that is set back, counts at once", claimRaised},
 		{"a claim of nothing returns what the rate has counted in vain", claimReturns},
 	}
 }
@@ -315,4 +316,33 @@ func claimReturns(k *kit) {
 	wait, err := k.store.Flow.RateWait(k.ctx, k.db, rate, 0)
 	k.must("rate", err)
 	equal(k, "wait", wait, time.Minute)
+}
+
+func claimRaised(k *kit) {
+	for range 20 {
+		k.insert(k.message("plain"))
+	}
+	k.raises(func(rate store.Rate) store.ClaimRequest {
+		r := request("o", want("plain", 20))
+		r.Limit, r.Rate = 20, &rate
+		return r
+	})
+}
+
+// raises has ten hours of a rate used, then sixty times as much allowed, and then the clock set back.
+func (k *kit) raises(ask func(store.Rate) store.ClaimRequest) {
+	k.Helper()
+	k.pass(time.Hour) // all are due although the clock is set back
+	for _, step := range []struct {
+		pass, per time.Duration
+		want      int
+	}{{0, time.Hour, 10}, {0, time.Minute, 0}, {3 * time.Minute, time.Minute, 3}, {-time.Hour, time.Minute, 0},
+		{2 * time.Minute, time.Minute, 2}} {
+		k.pass(step.pass)
+		c := k.claim(ask(store.Rate{Name: "r", N: 1, Per: step.per, Burst: 10}))
+		equal(k, "claimed at "+k.now()+" of one in "+step.per.String(), len(c.Messages), step.want)
+		if c.ID != 0 {
+			k.finish("o", c.ID)
+		}
+	}
 }

@@ -18,6 +18,7 @@ func perKeyCases() []testCase {
 		{"of those of a key that had begun each has crashed", perKeyCrashes},
 		{"a few keys have their share beside one with many", perKeyShares},
 		{"rates of keys hold by themselves, and are swept", perKeyRates},
+		{"a rate of keys that is raised, or a clock that is set back, counts at once", raisedKeyRates},
 		{"in order each key keeps to its rate", orderedRates},
 		{"what the rate of a key has counted in vain is returned while that of the consumer is spent", returnedRates},
 	}
@@ -272,6 +273,13 @@ func perKeyRates(k *kit) {
 	var n int
 	k.must("count", k.db.NewRaw("SELECT count(*) FROM ?", k.table("message_key_rates")).Scan(k.ctx, &n))
 	equal(k, "rates that are kept", n, 1)
+}
+
+func raisedKeyRates(k *kit) {
+	for n := range 20 {
+		k.insert(k.ofTenant("a", n))
+	}
+	k.raises(func(rate store.Rate) store.ClaimRequest { return ofLanes("o", 20, perKey(100, &rate)) })
 }
 
 // orderedRates has runs of a key end where its rate does.
