@@ -14,7 +14,7 @@ import (
 
 // Causes that end an apply early.
 var (
-	errLost     = errors.New("another process carries out the operation") // immutable
+	errLost     = errors.New("the lease of the operation was lost")       // immutable
 	errStopping = fmt.Errorf("the runner stops, and waited %s", stopTime) // immutable
 )
 

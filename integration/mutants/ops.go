@@ -44,7 +44,7 @@ func planMutants() []mutant {
 			"ids, _, _, _ = d.store.Pending.Matching(ctx, tx, pendingRows(*s.target.Pending), s.row.AfterID, last, len(ids))")),
 			onPostgres("TestALargePlanChangesOnlyWhatItListed"), `cancel: 10015 up to 20040 planned`},
 		{"plan: a preview of the first matches is of all",
-			in("ops.Service.pinOn", replace("len(p.ids), p.More, p.ids[len(p.ids)-1]", "len(p.ids), false, p.ids[len(p.ids)-1]")),
+			in("ops.Service.pinOn", after("p.Messages, p.First, p.UpTo = …", "p.First = false")),
 			onPostgres("TestThePreviewOfAHugePlan"), `first false`},
 		{"plan: includes events that are parked later", in("projection.Runner.RetryParked", never("len(positions) > 0")),
 			onPostgres("TestRetryOfParkedEventsCoversOnlyThosePlanned"), `planned 1, changed 2`},
@@ -55,7 +55,7 @@ func planMutants() []mutant {
 			onPostgres("TestAnOperationLeavesConsumersOutsideAllowAlone"), `discard: 4 planned, 4 changed`},
 		{"plan: started twice", startedTwice(), starts, `it was started [2-8] times`},
 		{"plan: started after it expired", in("ops.Operations.start", never("planTime")), starts, `want ErrExpired`},
-		{"plan: started beside an equal operation", in("Operation.sameAs", never("o.aim()")), onPostgres("TestTheSameIsStartedOnce"),
+		{"plan: started beside an equal operation", in("Operation.sameAs", never("bytes.Equal")), onPostgres("TestTheSameIsStartedOnce"),
 			`the same: got [2-6] operations`},
 	}
 }
@@ -81,7 +81,7 @@ func stepMutants() []mutant {
 		{"operation: failed canaries are ignored", in("work.judge", never("badPart")), onPostgres("TestCanaries"),
 			`operation is done, want paused|want 5 changed, a note`},
 		{"operation: a Reset that hangs is waited for",
-			in("projection.reset", replace("ctx, resetTime, errResetTime", "ctx, 100*resetTime, errResetTime")),
+			in("projection.reset", replace("resetTime", "100 * resetTime")),
 			tests("eventlog/projection", "TestAResetThatHangsIsGivenUp"), `got no end`},
 		{"operation: a stop waits longer for a Reset", in("work.apply", replace("stopTime", "stepTime")),
 			onPostgres("TestARunnerEndsBesideAResetThatHangs"), `want it within 10 s`},

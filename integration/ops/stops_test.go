@@ -280,7 +280,7 @@ func TestARunnerEndsBesideAResetThatHangs(t *testing.T) {
 // Promise: fatal-operation
 func TestAResetThatHangsPausesItsOperation(t *testing.T) {
 	t.Parallel()
-	db := testdb.SQLite(t)
+	db := testdb.OpenSQLiteWith(t, t.TempDir()+"/one.db", "_txlock=immediate&_pragma=busy_timeout(1000)&_pragma=journal_mode(WAL)")
 	free := make(chan struct{})
 	defer close(free)
 	service, readers, err := balances(db, func(context.Context, bun.Tx) error { <-free; return nil })
