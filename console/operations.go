@@ -107,20 +107,11 @@ func (o operation) Size() string {
 		return ""
 	}
 	messages := plural(o.Messages(), "message")
-	switch p := o.Preview; {
-	case p != nil && p.Incomplete:
-		return "messages, which took too long to count"
-	case p != nil && p.First:
+	if o.Preview != nil && o.Preview.First {
 		return "the first " + messages
-	case p != nil && p.More:
-		return "at least " + messages
-	default:
-		return messages
 	}
+	return messages
 }
-
-// endless reports whether the number of its messages is not known.
-func (o operation) endless() bool { return o.Preview != nil && o.Preview.More && !o.Preview.First }
 
 // Progress is how much of it is done, of 1000.
 func (o operation) Progress() int64 {
@@ -128,7 +119,7 @@ func (o operation) Progress() int64 {
 	if o.State == ops.Done {
 		return 1000
 	}
-	if all <= 0 || o.endless() {
+	if all <= 0 {
 		return 0
 	}
 	return min(1000, (o.Changed+o.Skipped)*1000/all)
@@ -137,7 +128,7 @@ func (o operation) Progress() int64 {
 // ToGo is how long it takes at its rate.
 func (o operation) ToGo() time.Duration {
 	left := o.Messages() - o.Changed - o.Skipped
-	if o.Rate <= 0 || left <= 0 || o.endless() {
+	if o.Rate <= 0 || left <= 0 {
 		return 0
 	}
 	return time.Duration(left) * time.Second / time.Duration(o.Rate)
@@ -151,7 +142,7 @@ func (o operation) About() string {
 	case len(t.IDs) > 0:
 		return messagesOf(t.IDs)
 	case t.Poisoned != nil:
-		f := o.poisoned()
+		f := poisonedFilter{*o.Target.Poisoned}
 		return "poisoned messages" + o.narrowed(f.Fields(), f.IDs)
 	case t.Pending != nil:
 		return "pending messages" + o.narrowed(pendingOf(*t.Pending).Fields(), nil)
@@ -229,15 +220,6 @@ func (o operation) Went() string {
 	}
 }
 
-// poisoned is the filter without the instant of the preview, to which a plan is pinned.
-func (o operation) poisoned() poisonedFilter {
-	f := poisonedFilter{*o.Target.Poisoned}
-	if o.Preview != nil && f.PoisonedBefore.Equal(o.Preview.At) {
-		f.PoisonedBefore = time.Time{}
-	}
-	return f
-}
-
 // aboutLink is the page of what it is about, or empty.
 func (o operation) aboutLink() string {
 	switch t := o.Target; {
@@ -248,7 +230,7 @@ func (o operation) aboutLink() string {
 	case t.Poisoned != nil && len(t.Poisoned.IDs) > 0:
 		return "" // no page shows a filter of ids
 	case t.Poisoned != nil:
-		return link{"group", o.poisoned().Fields()}.String()
+		return link{"group", poisonedFilter{*t.Poisoned}.Fields()}.String()
 	case t.Pending != nil:
 		return link{"messages", pendingOf(*t.Pending).Fields()}.String()
 	case t.Schedule != 0:

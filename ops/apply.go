@@ -3,8 +3,10 @@ package ops
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/projections"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -12,8 +14,8 @@ import (
 
 // Causes that end an apply early.
 var (
-	errLost     = errors.New("another process carries out the operation") // immutable
-	errStopping = errors.New("the runner stops, and waited 10 s")         // immutable
+	errLost     = errors.New("the lease of the operation was lost")       // immutable
+	errStopping = fmt.Errorf("the runner stops, and waited %s", stopTime) // immutable
 )
 
 // can reports whether this process can carry out an operation. An apply needs the projection in
@@ -22,7 +24,8 @@ var (
 func (r *Runner) can(row store.Operation) bool {
 	a := Action(row.Kind)
 	var unknown *unknownTargetError
-	if _, err := targetOf(row); errors.As(err, &unknown) {
+	target, err := targetOf(row)
+	if errors.As(err, &unknown) {
 		return false // written by a newer version
 	}
 	if kind, known := kinds()[a]; !known || kind.apply == nil {
@@ -31,7 +34,6 @@ func (r *Runner) can(row store.Operation) bool {
 	if r.projections == nil {
 		return false
 	}
-	target, err := targetOf(row)
 	if a == Promote || err != nil { // the operation itself reports the error
 		return true
 	}
@@ -47,10 +49,11 @@ func (w *work) apply(ctx context.Context, kind kind, row store.Operation, target
 		return err // it was undone or taken over
 	}
 	within, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopTime, func() { end(errStopping) }) })()
 	done, kept := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(kept)
-		w.keep(ctx, within, end, done)
+		w.keep(within, end, done)
 	}()
 	n := 0
 	err := isolate.Try("the projection", func() (err error) {
@@ -63,8 +66,9 @@ func (w *work) apply(ctx context.Context, kind kind, row store.Operation, target
 	end(nil)
 	after, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), stepTime, errStepTime)
 	defer cancel()
+	abandoned := errors.Is(err, bus.ErrAbandoned)
 	switch {
-	case err != nil && why != nil:
+	case err != nil && why != nil && !(abandoned && why == errLost): // a Reset that hangs keeps SQLite's only writer, and so the lease
 		w.log.Warn("operation left to another process", "why", why.Error())
 		if n == 0 {
 			return nil
@@ -74,20 +78,26 @@ func (w *work) apply(ctx context.Context, kind kind, row store.Operation, target
 		return err
 	case err != nil:
 		w.log.Warn("operation failed", "error", err.Error(), "changed", n)
-		note := "it failed" + foreign + said(err)
+		note := "it failed"
+		if abandoned {
+			note = "it was given up: a function of the projection has not returned in time, and may still run"
+		}
+		note += foreign + said(err)
 		return w.change(after, store.OperationChange{State: string(Paused), Note: &note, Free: true, Changed: int64(n)})
 	}
 	w.log.Info("operation done", "changed", n)
 	return w.change(after, store.OperationChange{State: string(Done), Changed: int64(n), Finished: true, Free: true})
 }
 
-// keep renews the lease until done is closed. It cancels the apply if the lease is lost, and
-// stepTime after ctx ends.
-func (w *work) keep(ctx, within context.Context, end context.CancelCauseFunc, done <-chan struct{}) {
+// stopTime is how long an apply may go on after the runner was stopped. The projection's function then
+// has 5 s to end before it is abandoned, so that [Runner.Run] takes stepTime.
+const stopTime = stepTime / 2
+
+// keep renews the lease until done is closed. It cancels the apply if the lease is lost.
+func (w *work) keep(within context.Context, end context.CancelCauseFunc, done <-chan struct{}) {
 	ticker := time.NewTicker(lease / 3)
 	defer ticker.Stop()
-	stopping, renewed := ctx.Done(), time.Now()
-	var late <-chan time.Time
+	renewed := time.Now()
 	for {
 		select {
 		case <-ticker.C:
@@ -109,12 +119,6 @@ func (w *work) keep(ctx, within context.Context, end context.CancelCauseFunc, do
 			default:
 				w.log.Warn("operation lease not renewed", "error", err.Error())
 			}
-		case <-stopping:
-			stopping = nil
-			late = time.After(stepTime)
-		case <-late:
-			end(errStopping)
-			return
 		case <-done:
 			return
 		}

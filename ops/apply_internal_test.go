@@ -51,7 +51,7 @@ func TestKeepGivesUp(t *testing.T) {
 				begun := time.Now()
 				go func() {
 					defer close(kept)
-					w.keep(t.Context(), within, end, done)
+					w.keep(within, end, done)
 				}()
 				if isDone {
 					<-time.After(lease / 2) // in the midst of renewing it

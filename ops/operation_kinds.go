@@ -11,6 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/poisoned"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 // kind defines an action that operations can carry out.
@@ -110,33 +111,26 @@ func ofVersion(t Target) error {
 	return ofProjection(t)
 }
 
-// poisoned returns the next messages. Of those that are pinned it returns the last id, and whether
-// there are more.
-func (s step) poisoned() (chunk poisoned.Chunk, last int64, more bool) {
-	chunk = poisoned.Chunk{Filter: *s.target.Poisoned, After: s.row.AfterID, UpTo: s.row.UpToID, Limit: s.limit, Consumers: s.consumers()}
-	if s.target.Pinned != nil {
-		if chunk.Filter.IDs, more = s.target.Pinned.behind(s.row.AfterID, s.limit); len(chunk.Filter.IDs) > 0 {
-			last = chunk.Filter.IDs[len(chunk.Filter.IDs)-1]
-		}
+// next returns the ids of the next messages, the last of them, and whether there are more.
+func (s step) next() (ids []int64, last int64, more bool) {
+	if ids, more = s.target.Pinned.behind(s.row.AfterID, s.limit); len(ids) > 0 {
+		last = ids[len(ids)-1]
 	}
-	return chunk, last, more
+	return ids, last, more
 }
 
 // consumers are those that the plan names and Allow accepted at the start. Other consumers are not
 // changed, even if their messages arrived since.
 func (s step) consumers() []string { return newOperation(s.row).consumers() }
 
-// inChunk changes the next poisoned messages and completes the result of a step. The messages of a chunk that is pinned may all be gone.
+// inChunk changes the next poisoned messages, all of which may be gone.
 func (s step) inChunk(change func(chunk poisoned.Chunk) (moved, error)) (done moved, err error) {
-	chunk, last, more := s.poisoned()
-	if s.target.Pinned != nil && last == 0 { // a chunk without ids would be of all
+	ids, last, more := s.next()
+	if len(ids) == 0 { // a chunk without ids would be of all
 		return moved{end: true}, nil
 	}
-	if done, err = change(chunk); s.target.Pinned != nil {
-		done.last, done.end = last, !more
-	} else {
-		done.end = done.last == 0
-	}
+	done, err = change(poisoned.Chunk{Filter: poison.Filter{IDs: ids}, UpTo: last, Limit: s.limit, Consumers: s.consumers()})
+	done.last, done.end = last, !more
 	return done, err
 }
 
@@ -144,7 +138,7 @@ func requeue(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) 
 	return s.inChunk(func(chunk poisoned.Chunk) (moved, error) {
 		done, err := d.poisoned.RequeueChunk(ctx, tx, chunk)
 		return moved{
-			last: done.Last, changed: done.Requeued, alone: done.Conflicts,
+			changed: done.Requeued, alone: done.Conflicts,
 			ids: store.Each(done.Moved, func(m poisoned.Moved) int64 { return m.New }),
 		}, err
 	})
@@ -152,32 +146,13 @@ func requeue(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) 
 
 func discard(ctx context.Context, d *Service, tx bun.Tx, s step) (moved, error) {
 	return s.inChunk(func(chunk poisoned.Chunk) (moved, error) {
-		n, last, err := d.poisoned.DiscardChunk(ctx, tx, chunk)
-		return moved{last: last, changed: n}, err
+		n, _, err := d.poisoned.DiscardChunk(ctx, tx, chunk)
+		return moved{changed: n}, err
 	})
 }
 
-// pending returns the ids of the next messages, the last id examined, and whether there are more.
-// An age limit counts from when the operation was planned.
-func (s step) pending(ctx context.Context, d *Service, tx bun.Tx) (ids []int64, last int64, more bool, err error) {
-	if s.target.Pinned == nil {
-		filter := *s.target.Pending
-		if filter.OlderThan > 0 {
-			filter.OlderThan += s.row.Now.Sub(s.row.CreatedAt.Time)
-		}
-		return d.store.Pending.Matching(ctx, tx, pendingRows(filter), s.row.AfterID, s.row.UpToID, s.limit)
-	}
-	if ids, more = s.target.Pinned.behind(s.row.AfterID, s.limit); len(ids) > 0 {
-		last = ids[len(ids)-1]
-	}
-	return ids, last, more, nil
-}
-
 func (s step) changePending(ctx context.Context, d *Service, tx bun.Tx, change func(ids []int64) (admin.Result, error)) (moved, error) {
-	ids, last, more, err := s.pending(ctx, d, tx)
-	if err != nil {
-		return moved{}, err
-	}
+	ids, last, more := s.next()
 	ours, others, err := d.store.Pending.PendingOf(ctx, tx, ids, s.consumers())
 	if err != nil {
 		return moved{}, err

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -254,7 +255,9 @@ func (o Operation) underWay() bool {
 
 // sameAs reports whether two operations have the same action and requested target.
 func (o Operation) sameAs(other Operation) bool {
-	return o.Action == other.Action && o.aim() == other.aim()
+	target, _ := asJSON(o.Target) // a target that JSON refuses is not planned
+	others, _ := asJSON(other.Target)
+	return o.Action == other.Action && bytes.Equal(target, others)
 }
 
 // overlaps reports whether both change poisoned messages, or both pending ones, of one consumer.
@@ -263,18 +266,6 @@ func (o Operation) overlaps(other Operation) bool {
 	pending := o.Target.Pending != nil && other.Target.Pending != nil
 	return (poisoned || pending) &&
 		slices.ContainsFunc(o.consumers(), func(name string) bool { return slices.Contains(other.consumers(), name) })
-}
-
-// aim is the requested target, before the plan pinned it.
-func (o Operation) aim() string {
-	t := o.Target
-	if t.Poisoned != nil && o.Preview != nil && t.Poisoned.PoisonedBefore.Equal(o.Preview.At) {
-		asked := *t.Poisoned
-		asked.PoisonedBefore = time.Time{}
-		t.Poisoned = &asked
-	}
-	text, _ := asJSON(t) // a target that JSON refuses is not planned
-	return string(text)
 }
 
 // consumers are those that the operation affects, as far as the plan found.

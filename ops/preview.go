@@ -21,16 +21,13 @@ type Preview struct {
 	At time.Time `json:"at,omitzero"`
 	// UpTo is the highest id that it changes.
 	UpTo int64 `json:"up_to,omitempty"`
-	// Messages is how many match, up to 1,000,000; More is true if there are more. If counting beyond
-	// 10,000 takes longer than 2 s, Messages is 10,000.
-	Messages int  `json:"messages"`
-	More     bool `json:"more,omitempty"`
-	// First is true if the operation is limited to the first Messages of the matches. This applies
-	// to filters whose matches change over time, such as ready messages.
+	// Messages is how many it changes: all that match, up to 100,000.
+	Messages int `json:"messages"`
+	// More is true if there may be more matches. First is then true as well: the operation changes
+	// only the first Messages of them, and the rest needs another plan. Reading matches beyond
+	// 10,000 ends after 2 s.
+	More  bool `json:"more,omitempty"`
 	First bool `json:"first,omitempty"`
-	// Incomplete is true if counting took longer than 10 s, so the number of matches is unknown
-	// and may be zero.
-	Incomplete bool `json:"incomplete,omitempty"`
 	// Duplicate is the operation with the same target that is in progress, or that another
 	// principal planned within 10 minutes. It is 0 if there is none.
 	Duplicate int64 `json:"duplicate,omitempty"`
@@ -40,44 +37,54 @@ type Preview struct {
 	// Consumers are those that the operation affects. If more than 10,000 messages match, some of
 	// them may not be affected.
 	Consumers []string `json:"consumers,omitempty"`
-	// Poisoned has details on poisoned messages. It is nil if the preview is Incomplete.
+	// Poisoned has details on the first 10,000 poisoned messages.
 	Poisoned *poison.Preview `json:"poisoned,omitempty"`
-	// Pending counts pending messages by consumer and payload type; their Oldest and Newest are when
-	// messages were produced. Pending is nil if the preview is Incomplete. If More is true, it counts
-	// only as many messages as the field Messages.
+	// Pending counts the first 10,000 pending messages by consumer and payload type; their Oldest and
+	// Newest are when messages were produced.
 	Pending []poison.PreviewKind `json:"pending,omitempty"`
 
-	ids []int64 // messages that it changes; nil if there are too many
+	ids []int64 // what it changes: messages, or positions of parked events
 }
 
 // ErrNoMatch is returned when the target matches nothing; use errors.Is.
 var ErrNoMatch = errors.New("nothing matches")
 
-// pin is a time and the highest id at that time.
-type pin struct {
-	at   time.Time
-	upTo int64
-}
+const (
+	mostPinned = 100_000         // messages that one operation changes: its row has their ids
+	pinTime    = 2 * time.Second // for reading the ids of those that are not in the table of a preview
+)
 
-// pinned reads the time, then the highest id. No filter slows this down.
-func (s *Service) pinned(ctx context.Context, last func(ctx context.Context, db bun.IDB) (int64, error)) (pin, error) {
-	return briefly(ctx, s, s.config.DB, lookTime, func(ctx context.Context, db bun.IDB) (p pin, err error) {
-		if p.at, err = s.store.Now(ctx, db); err == nil {
-			p.upTo, err = last(ctx, db)
-		}
-		return p, err
-	})
-}
-
-// countIn runs a count within a preview's time limit and reports whether it finished.
-func countIn[T any](
-	ctx context.Context, s *Service, fn func(ctx context.Context, db bun.IDB) (T, error),
-) (result T, whole bool, err error) {
-	result, err = briefly(ctx, s, s.config.DB, previewTime-2*lookTime, fn)
-	if errors.Is(err, ErrBusy) {
-		return *new(T), false, nil
+// tabled reads the table of a preview.
+func tabled[T any](ctx context.Context, s *Service, fn func(ctx context.Context, db bun.IDB) (T, error)) (result T, err error) {
+	if result, err = briefly(ctx, s, s.config.DB, previewTime-2*lookTime, fn); errors.Is(err, ErrBusy) {
+		err = fmt.Errorf("%w: select fewer messages, such as those of a consumer", err)
 	}
-	return result, err == nil, err
+	return result, err
+}
+
+// pinOn pins the matches behind those in the table of a preview: as many as next returns in time.
+func (s *Service) pinOn(
+	ctx context.Context, p *Preview, next func(ctx context.Context, db bun.IDB, after int64) (ids []int64, last int64, more bool, err error),
+) error {
+	after := p.ids[len(p.ids)-1]
+	_, err := briefly(ctx, s, s.config.DB, pinTime, func(ctx context.Context, db bun.IDB) (none struct{}, err error) {
+		for p.More && len(p.ids) <= mostPinned {
+			ids, last, more, err := next(ctx, db, after)
+			if err != nil {
+				return none, err
+			}
+			p.ids, after, p.More = append(p.ids, ids...), last, more
+		}
+		return none, nil
+	})
+	if err != nil && !errors.Is(err, ErrBusy) {
+		return err
+	}
+	if len(p.ids) > mostPinned {
+		p.ids, p.More = p.ids[:mostPinned], true
+	}
+	p.Messages, p.First, p.UpTo = len(p.ids), p.More, p.ids[len(p.ids)-1]
+	return nil
 }
 
 // touched returns the consumers of all matches. seen is complete only if whole is true.
@@ -91,40 +98,29 @@ func (s *Service) touched(ctx context.Context, named string, seen []string, whol
 	return briefly(ctx, s, s.config.DB, lookTime, s.store.Pending.StoredConsumers)
 }
 
-// previewPoisoned pins the target to the ids that match now. If there are too many, it pins the
-// highest id and the time.
+// previewPoisoned pins the messages that match now. Later ones may get lower ids and earlier times,
+// because they are committed later.
 func previewPoisoned(ctx context.Context, s *Service, t *Target) (p Preview, err error) {
-	filter := *t.Poisoned
-	pin, err := s.pinned(ctx, s.store.Poison.LastOf)
-	if err != nil {
-		return Preview{}, err
-	}
-	p.At, p.UpTo = pin.at, pin.upTo
-	if filter.PoisonedBefore.IsZero() || filter.PoisonedBefore.After(pin.at) {
-		filter.PoisonedBefore = pin.at
-	}
-	t.Poisoned = &filter
-	var ids []int64
-	seen, whole, err := countIn(ctx, s, func(ctx context.Context, db bun.IDB) (seen poison.Preview, err error) {
-		seen, ids, err = s.poisoned.PreviewIDs(ctx, db, filter, opsaccess.MostPreviewed)
+	seen, err := tabled(ctx, s, func(ctx context.Context, db bun.IDB) (seen poison.Preview, err error) {
+		seen, p.ids, err = s.poisoned.PreviewIDs(ctx, db, *t.Poisoned, opsaccess.MostPreviewed)
 		return seen, err
 	})
 	switch {
 	case err != nil:
 		return Preview{}, err
-	case p.UpTo == 0 || whole && (seen.UpTo == 0 || len(ids) == 0):
+	case len(p.ids) == 0:
 		return Preview{}, ErrNoMatch
-	case whole:
-		p.UpTo, p.Messages, p.More, p.Poisoned = seen.UpTo, seen.Messages, seen.More, &seen
-		if !seen.More {
-			p.ids = ids
-			break
+	}
+	p.At, p.More, p.Poisoned = seen.At, seen.More, &seen
+	err = s.pinOn(ctx, &p, func(ctx context.Context, db bun.IDB, after int64) (ids []int64, last int64, more bool, err error) {
+		ids, err = s.poisoned.IDs(ctx, db, *t.Poisoned, after, seen.UpTo, opsaccess.MostPreviewed)
+		if more = len(ids) == opsaccess.MostPreviewed; more {
+			last = ids[len(ids)-1]
 		}
-		err = s.countOn(ctx, &p, func(ctx context.Context, db bun.IDB) (int, error) {
-			return s.poisoned.CountUpTo(ctx, db, filter, mostCounted)
-		})
-	default:
-		p.Incomplete, p.More = true, true
+		return ids, last, more, err
+	})
+	if err != nil {
+		return Preview{}, err
 	}
 	var names []string
 	for _, k := range seen.Kinds {
@@ -132,76 +128,40 @@ func previewPoisoned(ctx context.Context, s *Service, t *Target) (p Preview, err
 			names = append(names, k.Consumer)
 		}
 	}
-	if err == nil {
-		p.Consumers, err = s.touched(ctx, filter.Consumer, names, p.ids != nil)
-	}
+	p.Consumers, err = s.touched(ctx, t.Poisoned.Consumer, names, !seen.More)
 	return p, err
 }
 
-const (
-	mostCounted = 1_000_000       // matches that are counted
-	countOnTime = 2 * time.Second // for those beyond the table of a preview
-)
-
-// countOn counts all that match, and leaves the preview as it is if that takes too long.
-func (s *Service) countOn(ctx context.Context, p *Preview, count func(ctx context.Context, db bun.IDB) (int, error)) error {
-	n, err := briefly(ctx, s, s.config.DB, countOnTime, count)
-	switch {
-	case errors.Is(err, ErrBusy):
-		return nil
-	case err == nil && n > p.Messages:
-		p.Messages, p.More = n, n >= mostCounted
-	}
-	return err
-}
-
-// previewPending pins the target to the ids that match now, because a message can become due, fail
-// or be claimed before the operation runs. It pins only the highest id if there are too many
-// matches and the filter does not depend on such state.
+// previewPending pins the messages that match now: others may become due, fail, be claimed or be
+// committed before the operation runs.
 func previewPending(ctx context.Context, s *Service, t *Target) (p Preview, err error) {
-	pin, err := s.pinned(ctx, s.store.Pending.Last)
+	upTo, err := briefly(ctx, s, s.config.DB, lookTime, func(ctx context.Context, db bun.IDB) (upTo int64, err error) {
+		if p.At, err = s.store.Now(ctx, db); err == nil {
+			upTo, err = s.store.Pending.Last(ctx, db)
+		}
+		return upTo, err
+	})
 	if err != nil {
 		return Preview{}, err
 	}
-	p.At, p.UpTo = pin.at, pin.upTo
-	seen, whole, err := countIn(ctx, s, func(ctx context.Context, db bun.IDB) (seenPending, error) {
-		return s.seePending(ctx, db, *t.Pending, p.UpTo)
+	seen, err := tabled(ctx, s, func(ctx context.Context, db bun.IDB) (seenPending, error) {
+		return s.seePending(ctx, db, *t.Pending, upTo)
 	})
-	switch volatile := t.Pending.State != "" || t.Pending.Crashed || t.Pending.Retrying; {
+	switch {
 	case err != nil:
 		return Preview{}, err
-	case p.UpTo == 0 || whole && len(seen.ids) == 0:
+	case len(seen.ids) == 0:
 		return Preview{}, ErrNoMatch
-	case whole && (volatile || !seen.more):
-		p.ids, p.UpTo, p.Messages, p.More, p.First = seen.ids, seen.ids[len(seen.ids)-1], len(seen.ids), seen.more, seen.more
-	case whole:
-		p.Messages, p.More = len(seen.ids), true
-		err = s.countOn(ctx, &p, func(ctx context.Context, db bun.IDB) (int, error) {
-			return s.countPending(ctx, db, pendingRows(*t.Pending), p.UpTo)
-		})
-	case volatile:
-		return Preview{}, fmt.Errorf("%w: what matches could not be read within %s: select by a consumer, too", ErrBusy, previewTime-2*lookTime)
-	default:
-		p.Incomplete, p.More = true, true
 	}
-	p.Pending = seen.kinds
-	if err == nil {
-		p.Consumers, err = s.touched(ctx, t.Pending.Consumer, seen.consumers(), p.ids != nil)
+	p.ids, p.More, p.Pending = seen.ids, seen.more, seen.kinds
+	err = s.pinOn(ctx, &p, func(ctx context.Context, db bun.IDB, after int64) (ids []int64, last int64, more bool, err error) {
+		return s.store.Pending.Matching(ctx, db, pendingRows(*t.Pending), after, upTo, opsaccess.MostPreviewed)
+	})
+	if err != nil {
+		return Preview{}, err
 	}
+	p.Consumers, err = s.touched(ctx, t.Pending.Consumer, seen.consumers(), !seen.more)
 	return p, err
-}
-
-// countPending counts matching messages up to an id, at most mostCounted.
-func (s *Service) countPending(ctx context.Context, db bun.IDB, f store.PendingFilter, upTo int64) (n int, err error) {
-	after := int64(0)
-	for more := true; more && n < mostCounted; {
-		var ids []int64
-		if ids, after, more, err = s.store.Pending.Matching(ctx, db, f, after, upTo, opsaccess.MostPreviewed); err != nil {
-			return 0, err
-		}
-		n += len(ids)
-	}
-	return n, nil
 }
 
 // seenPending are matching messages, in the order of their ids.

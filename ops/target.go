@@ -3,6 +3,7 @@ package ops
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -14,8 +15,8 @@ import (
 // ignore the field would change more than was planned.
 type unknownTargetError struct{ error }
 
-// pinnedTarget is the stored form of a target, with the ids of the messages it was planned
-// for, if they are kept. An older version does not know the field and skips the operation.
+// pinnedTarget is the stored form of a target, with the ids of the messages, or the positions of the
+// parked events, that it was planned for.
 type pinnedTarget struct {
 	Target
 	Pinned pins `json:"pinned,omitempty"`
@@ -66,7 +67,9 @@ func targetOf(row store.Operation) (target pinnedTarget, err error) {
 		err = &unknownTargetError{err}
 	}
 	if kind, known := kinds()[Action(row.Kind)]; err == nil && known {
-		err = kind.check(target.Target)
+		if err = kind.check(target.Target); err == nil && kind.step != nil && len(target.Pinned) == 0 {
+			err = fmt.Errorf("%w lists no messages", errTarget)
+		}
 	}
 	return target, err
 }

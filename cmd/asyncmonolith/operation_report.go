@@ -166,11 +166,7 @@ func stateText(o ops.Operation) string {
 	}
 	text += fmt.Sprintf(": %d", o.Changed)
 	if o.Preview != nil && o.Preview.Messages > 0 {
-		of := fmt.Sprint(o.Preview.Messages)
-		if o.Preview.More {
-			of += "+"
-		}
-		text += " of " + of
+		text += fmt.Sprintf(" of %d", o.Preview.Messages)
 	}
 	text += " changed"
 	if o.Skipped > 0 {

@@ -131,24 +131,23 @@ func (s *operationStart) preview(p ops.Preview) error {
 		}
 	}
 	switch {
-	case p.Incomplete:
-		return s.app.say("Those to be %s took too long to count: there may be none.", s.done)
 	case p.Messages == 0:
 		return nil
 	case s.action == ops.RetryParked:
 		return s.app.say("%s to be applied again, and none that is parked later.", plural(p.Messages, "event"))
 	}
-	switch said := fmt.Sprintf("%s to be %s, and nothing that comes later.", plural(p.Messages, "message"), s.done); {
-	case p.First:
-		return s.app.say("The first %s More match, and stay as they are: do it again for them.", said)
-	case p.More && (p.Poisoned != nil || len(p.Pending) > 0):
-		return s.app.say("At least %s The table has the first of them only.", said)
-	case p.More:
-		return s.app.say("At least %s", said)
-	default:
-		return s.app.say("%s", said)
+	said := fmt.Sprintf("%s to be %s, and nothing that comes later.", plural(p.Messages, "message"), s.done)
+	if p.First {
+		said = "The first " + said + " More match, and stay as they are: do it again for them."
 	}
+	if p.Messages > tableOf {
+		said += " The table has the first 10,000 only."
+	}
+	return s.app.say("%s", said)
 }
+
+// tableOf is how many messages the table of a preview counts.
+const tableOf = 10_000
 
 func pendingKinds() list[poison.PreviewKind] {
 	return list[poison.PreviewKind]{

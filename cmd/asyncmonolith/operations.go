@@ -70,14 +70,10 @@ func operations() list[ops.Operation] {
 
 // changedOf shows how many messages an operation has changed, of how many.
 func changedOf(o ops.Operation) string {
-	switch {
-	case o.Preview != nil && o.Preview.More:
-		return fmt.Sprintf("%d of %d+", o.Changed, o.Preview.Messages)
-	case o.Preview != nil && o.Preview.Messages > 0:
+	if o.Preview != nil && o.Preview.Messages > 0 {
 		return fmt.Sprintf("%d of %d", o.Changed, o.Preview.Messages)
-	default:
-		return count(o.Changed)
 	}
+	return count(o.Changed)
 }
 
 type operationGet struct {

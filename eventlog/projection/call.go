@@ -11,11 +11,14 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 const (
 	// abandonGrace is how long a function may run after its context ends, before it is abandoned.
 	abandonGrace = 5 * time.Second
+	// resetTime is how long a Reset may run, which may empty large tables.
+	resetTime = 10 * time.Minute
 	// maxLeft is how many abandoned functions may still run before no more batches begin.
 	maxLeft = 16
 )
@@ -74,16 +77,26 @@ func (b *batch) call(ctx context.Context, m *bus.Message, fn application) error 
 func (b *batch) abandoned(ctx context.Context, m *bus.Message) {
 	b.runner.config.Logger.ErrorContext(ctx, "projection ignored its timeout and was abandoned", "projection", b.Name, "version", b.Version,
 		"shard", b.number, "stream", m.Event.Stream, "event_version", m.Event.Version, "position", m.Event.Position, "timeout", b.Timeout)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
-	defer cancel()
-	if err := b.runner.store.Claims.Interrupt(ctx, b.runner.db, b.sub.Session, time.Now()); err != nil {
+	if err := interrupt(ctx, b.runner.store, b.runner.db, b.sub.Session); err != nil {
 		b.runner.outage.Failed("interrupt", err)
 	}
 }
 
-// reset calls a projection's Reset on its own goroutine. It returns a panic as an error, and
-// abandons a call that does not end with ctx.
-func reset(ctx context.Context, fn func(context.Context, bun.Tx) error, tx bun.Tx) error {
+// interrupt ends the database session of an abandoned function.
+func interrupt(ctx context.Context, s *store.Store, db *bun.DB, session store.Session) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+	defer cancel()
+	return s.Claims.Interrupt(ctx, db, session, time.Now())
+}
+
+var errResetTime = fmt.Errorf("Reset took longer than %s", resetTime) // immutable
+
+// reset calls a projection's Reset on its own goroutine, for at most resetTime. It returns a panic as
+// an error. It abandons a call that does not end with its context, and calls interrupt, without which a
+// rollback would wait for the statement of that call.
+func reset(ctx context.Context, fn func(context.Context, bun.Tx) error, tx bun.Tx, interrupt func() error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, resetTime, errResetTime)
+	defer cancel()
 	var alone isolate.Runner[application]
 	result := alone.Begin(func() error { return fn(ctx, tx) })
 	late, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -95,9 +108,12 @@ func reset(ctx context.Context, fn func(context.Context, bun.Tx) error, tx bun.T
 		if p, ok := err.(*isolate.Panicked); ok {
 			return p.PanicError
 		}
+		if err != nil && context.Cause(ctx) == errResetTime {
+			err = fmt.Errorf("%w: %w", errResetTime, err)
+		}
 		return err
 	case <-late.Done():
 		alone.Abandon(func() {})
-		return fmt.Errorf("%w: %w", bus.ErrAbandoned, context.Cause(ctx))
+		return errors.Join(fmt.Errorf("%w: %w", bus.ErrAbandoned, context.Cause(ctx)), interrupt())
 	}
 }

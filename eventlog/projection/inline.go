@@ -89,18 +89,23 @@ func (i *Inline) Rebuild(ctx context.Context, db *bun.DB, log *eventlog.Log) err
 		err = s.Events()
 	}
 	if err == nil {
-		err = txn.InTx(txn.Patient(ctx), db, func(tx bun.Tx) error { return i.rebuild(ctx, s, tx, log) })
+		err = txn.InTx(txn.Patient(ctx), db, func(tx bun.Tx) error { return i.rebuild(ctx, s, db, tx, log) })
 	}
 	return dberr.Wrap(err, "projection: rebuild inline %q", i.projection.Name)
 }
 
 // rebuild reads by sequence: under the lock no append is in progress, and the events need no
 // positions.
-func (i *Inline) rebuild(ctx context.Context, s *store.Store, tx bun.Tx, log *eventlog.Log) error {
+func (i *Inline) rebuild(ctx context.Context, s *store.Store, db *bun.DB, tx bun.Tx, log *eventlog.Log) error {
 	if err := s.AdvisoryLock(ctx, tx, i.projection.Name, true); err != nil {
 		return err
 	}
-	if err := i.projection.Reset(txn.Within(ctx), tx); err != nil {
+	session, err := s.Readers.Session(ctx, tx, resetTime+abandonGrace+statementTimeout)
+	if err != nil {
+		return err
+	}
+	err = reset(txn.Within(ctx), i.projection.Reset, tx, func() error { return interrupt(ctx, s, db, session) })
+	if err != nil {
 		return fmt.Errorf("reset: %w", err)
 	}
 	page := store.Page{

@@ -51,8 +51,9 @@ type Projection struct {
 	// Categories limits the streams by category: the stream's name up to the first "-". Defaults
 	// to all.
 	Categories []string
-	// Reset empties the projection's tables, for [Runner.Rebuild]. Without it the projection
-	// cannot be rebuilt in place.
+	// Reset empties the projection's tables, for [Runner.Rebuild] and [Inline.Rebuild]. Without it the
+	// projection cannot be rebuilt in place. Its context ends after 10 min. If it ignores that, it is
+	// abandoned 5 s later; its transaction is ended, and the error is bus.ErrAbandoned.
 	Reset func(ctx context.Context, tx bun.Tx) error
 	// Shards is the number of parts that are applied concurrently, up to 64; the order is kept
 	// within each stream. Defaults to 1, which keeps the order of the whole log.

@@ -39,10 +39,13 @@ func (r *Runner) Rebuild(ctx context.Context, name string) error {
 		if err := r.store.Readers.Rewind(ctx, tx, name, reader.Version); err != nil {
 			return err
 		}
-		if _, err := r.store.Readers.Session(ctx, tx, reader.Timeout+abandonGrace+statementTimeout); err != nil { // Reset may take long
+		session, err := r.store.Readers.Session(ctx, tx, reader.Timeout+abandonGrace+statementTimeout) // Reset may take long
+		if err != nil {
 			return err
 		}
-		if err := reset(txn.Within(ctx), reader.Reset, tx); err != nil { // last: it may change search_path
+		// Last: it may change search_path.
+		err = reset(txn.Within(ctx), reader.Reset, tx, func() error { return interrupt(ctx, r.store, r.db, session) })
+		if err != nil {
 			return fmt.Errorf("reset: %w", err)
 		}
 		return nil

@@ -126,7 +126,7 @@ func TestPlansExpire(t *testing.T) {
 			t.Errorf("started twice: got %+v and error %v, want the same and ErrInProgress", same, err)
 		}
 		if p := testapp.Must[ops.Preview](t)(bob.Operations().Preview(ctx, ops.Discard, ofConsumer("c"))); p.Duplicate != started.ID ||
-			p.At.IsZero() || p.Incomplete {
+			p.At.IsZero() {
 			t.Errorf("while it is under way: got %+v, want already %d", p, started.ID)
 		}
 		other := testapp.Must[ops.Preview](t)(bob.Operations().Preview(ctx, ops.Requeue, ofConsumer("c")))
@@ -205,8 +205,8 @@ func TestAllowIsAskedOfEach(t *testing.T) {
 	})
 }
 
-// TestPreviewsHaveTheirOwnRoom: who looks is not held up by who previews; a preview that takes too long says so,
-// and is pinned all the same.
+// TestPreviewsHaveTheirOwnRoom: who looks is not held up by who previews; a plan that would take too long is not made, as it
+// would change what nobody has seen.
 func TestPreviewsHaveTheirOwnRoom(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
@@ -223,9 +223,8 @@ func TestPreviewsHaveTheirOwnRoom(t *testing.T) {
 		for range 2 {
 			all.Go(func() {
 				o, err := s.Operations().Plan(t.Context(), ops.Discard, ops.Target{Poisoned: &poison.Filter{}})
-				if err != nil || !o.Preview.Incomplete || !o.Preview.More || o.Preview.UpTo != 6 || o.Target.Poisoned.PoisonedBefore.IsZero() ||
-					len(o.Preview.Consumers) != 2 {
-					t.Errorf("got %+v with %+v, error %v, want it bounded and pinned", o, o.Preview, err)
+				if !errors.Is(err, ops.ErrBusy) {
+					t.Errorf("got %+v, error %v, want ErrBusy", o, err)
 				}
 			})
 		}

@@ -92,30 +92,59 @@ func TestAPlanOfPoisonedMessagesChangesWhatItHasSeen(t *testing.T) {
 	})
 }
 
-// TestALargePlanCoversTheFirstMessages: where it matters which those are, no more are changed than are kept.
+// TestALargePlanChangesOnlyWhatItListed: messages with lower ids that come to match later, such as those of a transaction that commits
+// late, are not changed, however many others match. Those that are gone are no reason to change more.
 // Promise: plan
-func TestALargePlanCoversTheFirstMessages(t *testing.T) {
+func TestALargePlanChangesOnlyWhatItListed(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		a := testapp.New(t, db, testapp.Consumed("c"))
+		a, _ := testapp.NewPoisoned(t, db, 10_020, testapp.Consumed("c"))
 		a.ProduceMany(10_020)
 		d := serviceOf(t, db, a.Registry)
 		s := operator.As(d, someone(ops.Administrator))
 		runner(t, d)
-		for _, test := range []struct {
-			filter  admin.Filter
-			first   bool
-			changes int
+		placed := order{}.PayloadType()
+		for table, test := range map[string]struct {
+			action ops.Action
+			target ops.Target
 		}{
-			{admin.Filter{Consumer: "c", State: admin.Ready}, true, 10_000},
-			{admin.Filter{Consumer: "c"}, false, 10_020},
+			"consumer_messages": {ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c", PayloadType: placed}}},
+			"poisoned_messages": {ops.Discard, ops.Target{Poisoned: &poison.Filter{Consumer: "c", PayloadType: placed}}},
 		} {
-			o := planned(t, s, ops.RunNow, ops.Target{Pending: &test.filter})
+			first, last := a.Count("SELECT MIN(id) FROM "+table), a.Count("SELECT MAX(id) FROM "+table)
+			a.Exec("UPDATE "+table+" SET payload_type = 'unseen' WHERE id < ?", first+5)
+			o := planned(t, s, test.action, test.target)
+			a.Exec("UPDATE "+table+" SET payload_type = ? WHERE id < ?", placed, first+5)
+			a.Exec("DELETE FROM "+table+" WHERE id = ?", last)
 			_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 100_000, Reason: "why"}))
 			after := awaitState(t, s, o.ID, ops.Done)
-			if p := after.Preview; p.Messages != 10_000 || !p.More || p.First != test.first || int(after.Changed) != test.changes {
-				t.Errorf("%+v: got %+v and %d changed, want %d", test.filter, p, after.Changed, test.changes)
+			if p := o.Preview; p.Messages != 10_015 || p.More || p.First || int(p.UpTo) != last || after.Changed != 10_014 ||
+				a.Count("SELECT count(*) FROM "+table+" WHERE id < ?", first+5) != 5 {
+				t.Errorf("%s: %d up to %d planned, more %t, %d changed, %d left, want 10,015 up to %d, and all but one of them changed",
+					test.action, p.Messages, p.UpTo, p.More, after.Changed, a.Count("SELECT count(*) FROM "+table), last)
 			}
+		}
+	})
+}
+
+// TestThePreviewOfAHugePlan has the first 100,000 messages, and says that more match.
+// Promise: plan
+func TestThePreviewOfAHugePlan(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 10_010, testapp.Consumed("c"))
+		for i := range 9 {
+			a.Exec(`INSERT INTO poisoned_messages (id, message_id, consumer_type, payload_type, payload, created_at, available_after, attempts, crashes,
+	poisoned_at, reason) SELECT id + ?, message_id, consumer_type, payload_type, payload, created_at, available_after, attempts, crashes,
+	poisoned_at, reason FROM poisoned_messages WHERE id <= 10010`, (i+1)*10_010)
+		}
+		s := operator.As(serviceOf(t, db, a.Registry), someone(ops.Administrator))
+		for _, more := range []bool{true, false} {
+			p := testapp.Must[ops.Preview](t)(s.Operations().Preview(t.Context(), ops.Requeue, ofConsumer("c")))
+			if p.Messages != 100_000 || p.More != more || p.First != more || p.UpTo != 100_000 || p.Poisoned.Messages != 10_000 {
+				t.Errorf("got %d up to %d, more %t, first %t, want 100,000 and %t", p.Messages, p.UpTo, p.More, p.First, more)
+			}
+			a.Exec("DELETE FROM poisoned_messages WHERE id > 100000")
 		}
 	})
 }
@@ -146,16 +175,20 @@ func TestAnOperationLeavesConsumersOutsideAllowAlone(t *testing.T) {
 		}
 		a.Exec("UPDATE consumer_messages SET available_after = " + testapp.In(db, -time.Hour)) // those of the others come to match
 		a.Exec("UPDATE poisoned_messages SET payload_type = ?", order{}.PayloadType())
+		for _, table := range []string{"consumer_messages", "poisoned_messages"} { // one of each plan comes to be of the others
+			id := a.Count("SELECT MIN(id) FROM "+table+" WHERE consumer_type <> ?", others)
+			a.Exec("UPDATE "+table+" SET consumer_type = ? WHERE id = ?", others, id)
+		}
 		for _, o := range all {
 			_ = testapp.Must[ops.Operation](t)(narrow.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "why"}))
-			if after := awaitState(t, narrow, o.ID, ops.Done); o.Preview.Messages != 4 || after.Changed != 4 {
-				t.Errorf("%s: %d planned, %d changed, want 4", o.Action, o.Preview.Messages, after.Changed)
+			if after := awaitState(t, narrow, o.ID, ops.Done); o.Preview.Messages != 4 || after.Changed != 3 {
+				t.Errorf("%s: %d planned, %d changed, want 4 and 3", o.Action, o.Preview.Messages, after.Changed)
 			}
 		}
 		for _, table := range []string{"consumer_messages", "poisoned_messages"} {
 			if left, theirs := a.Count("SELECT count(*) FROM "+table), a.Count("SELECT count(*) FROM "+table+" WHERE consumer_type = ?",
-				others); left != 4 || theirs != 4 {
-				t.Errorf("%s: got %d left, %d of them of %s, want its 4", table, left, theirs, others)
+				others); left != 5 || theirs != 5 {
+				t.Errorf("%s: got %d left, %d of them of %s, want its 5", table, left, theirs, others)
 			}
 		}
 	})

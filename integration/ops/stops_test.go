@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -222,5 +223,82 @@ func TestProcessesReportWhatStopsThem(t *testing.T) {
 	stops := testapp.Must[operator.Overview](t)(s.Overview(t.Context())).Queues[0].Stops
 	if len(stops) == 0 || stops[0].Reason != admin.CircuitOpen || stops[0].CircuitError != "provider answered 502" {
 		t.Errorf("got %+v, want the open circuit", stops)
+	}
+}
+
+// TestARunnerEndsBesideAResetThatHangs, in Go or in a statement, within the 10 s that Run promises, and leaves the operation to another
+// process.
+// Promise: fatal-operation
+func TestARunnerEndsBesideAResetThatHangs(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		free := make(chan struct{})
+		defer close(free)
+		hangs := map[string]func(tx bun.Tx) error{"in Go": func(bun.Tx) error { <-free; return nil }}
+		if db.Dialect().Name() == dialect.PG {
+			hangs["in a statement"] = func(tx bun.Tx) error {
+				return testapp.Second(tx.ExecContext(context.Background(), "SELECT pg_sleep(60)"))
+			}
+		}
+		for where, hang := range hangs {
+			began := make(chan struct{})
+			service, readers, err := balances(db, func(_ context.Context, tx bun.Tx) error { close(began); return hang(tx) })
+			if err == nil {
+				err = errors.Join(outbox.Migrate(t.Context(), db, bus.Tables{}), readers.Check(t.Context()))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := operator.As(service, someone(ops.Administrator))
+			o := planned(t, s, ops.Rebuild, ops.Target{Projection: "balances"})
+			testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "columns were added"}))
+			r := testapp.Must[*ops.Runner](t)(ops.NewRunner(service, readers))
+			ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+			ended := make(chan error, 1)
+			go func() { ended <- r.Run(ctx) }()
+			<-began
+			stop()
+			stopped := time.Now()
+			select {
+			case err := <-ended:
+				if took := time.Since(stopped); err != nil || took > 12*time.Second {
+					t.Errorf("%s: Run ended with %v after %s, want it within 10 s", where, err, took)
+				}
+			case <-time.After(30 * time.Second):
+				t.Fatalf("%s: Run has not ended", where)
+			}
+			if o = operationOf(t, s, o.ID); o.State != ops.Running || o.Note != "" {
+				t.Errorf("%s: got %+v, want it left to another process", where, o)
+			}
+			testapp.Must[ops.Operation](t)(s.Operations().Stop(t.Context(), "over", o.ID))
+		}
+	})
+}
+
+// TestAResetThatHangsPausesItsOperation, with a note. On SQLite it keeps the lease from being renewed; on others it is given up after
+// 10 minutes.
+// Promise: fatal-operation
+func TestAResetThatHangsPausesItsOperation(t *testing.T) {
+	t.Parallel()
+	db := testdb.OpenSQLiteWith(t, t.TempDir()+"/one.db", "_txlock=immediate&_pragma=busy_timeout(1000)&_pragma=journal_mode(WAL)")
+	free := make(chan struct{})
+	defer close(free)
+	service, readers, err := balances(db, func(context.Context, bun.Tx) error { <-free; return nil })
+	if err == nil {
+		err = errors.Join(outbox.Migrate(t.Context(), db, bus.Tables{}), readers.Check(t.Context()))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := operator.As(service, someone(ops.Administrator))
+	o := planned(t, s, ops.Rebuild, ops.Target{Projection: "balances"})
+	testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "columns were added"}))
+	r := testapp.Must[*ops.Runner](t)(ops.NewRunner(service, readers))
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	defer func() { stop(); testapp.OK(t, <-ended) }()
+	if o = awaitState(t, s, o.ID, ops.Paused); !strings.Contains(o.Note, "a function of the projection has not returned in time") {
+		t.Errorf("got note %q, want what has happened", o.Note)
 	}
 }

@@ -70,6 +70,18 @@ func (s *Store) PreviewIDs(ctx context.Context, db bun.IDB, f poison.Filter, lim
 	return p, ids, dberr.Wrap(err, "poison: preview")
 }
 
+// IDs returns the ids of matching messages behind after, up to upTo, in ascending order.
+func (s *Store) IDs(ctx context.Context, db bun.IDB, f poison.Filter, after, upTo int64, limit int) ([]int64, error) {
+	st, db, err := s.stores.Of(db, errNotMade)
+	where, mistake := rowsOf(f)
+	if err = errors.Join(err, mistake); err != nil {
+		return nil, dberr.Wrap(err, "poison: ids")
+	}
+	where.AfterID, where.UpToID = after, upTo
+	ids, err := st.Poison.IDs(ctx, db, where, limit)
+	return ids, dberr.Wrap(err, "poison: ids")
+}
+
 // GetHead is poison.Store.Get with at most maxBytes bytes of the payload, cut between two characters.
 // PayloadBytes is the full size. A negative maxBytes is bus.ErrInvalidOption.
 func (s *Store) GetHead(ctx context.Context, db bun.IDB, id int64, maxBytes int) (poison.Message, error) {

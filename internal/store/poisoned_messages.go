@@ -127,11 +127,6 @@ func (s *PoisonStore) Last(ctx context.Context, db bun.IDB, f PoisonFilter) (int
 	return read[int64](ctx, s.tables, db, statement, args...)
 }
 
-// LastOf returns the greatest id among all poisoned messages, or 0.
-func (s *PoisonStore) LastOf(ctx context.Context, db bun.IDB) (int64, error) {
-	return read[int64](ctx, s.tables, db, `SELECT COALESCE(MAX(id), 0) FROM {poisoned}`)
-}
-
 // Delete deletes poisoned messages and returns how many. It locks them in the order of
 // their ids, so that no two callers can deadlock.
 func (s *PoisonStore) Delete(ctx context.Context, db bun.IDB, ids []int64) (int, error) {
