@@ -237,7 +237,7 @@ func TestARunnerEndsBesideAResetThatHangs(t *testing.T) {
 		hangs := map[string]func(tx bun.Tx) error{"in Go": func(bun.Tx) error { <-free; return nil }}
 		if db.Dialect().Name() == dialect.PG {
 			hangs["in a statement"] = func(tx bun.Tx) error {
-				return testapp.Second(tx.ExecContext(context.Background(), "SELECT pg_sleep(60)"))
+				return testapp.Second(tx.ExecContext(context.Background(), "SELECT pg_sleep(615)"))
 			}
 		}
 		for where, hang := range hangs {
@@ -266,6 +266,13 @@ func TestARunnerEndsBesideAResetThatHangs(t *testing.T) {
 				}
 			case <-time.After(30 * time.Second):
 				t.Fatalf("%s: Run has not ended", where)
+			}
+			if db.Dialect().Name() == dialect.PG {
+				testapp.Eventually(t, "its statement ends", func() (ended bool) {
+					testapp.OK(t, db.QueryRowContext(t.Context(), `SELECT count(*) = 0 FROM pg_stat_activity
+	WHERE query = 'SELECT pg_sleep(615)' AND state = 'active'`).Scan(&ended))
+					return ended
+				})
 			}
 			if o = operationOf(t, s, o.ID); o.State != ops.Running || o.Note != "" {
 				t.Errorf("%s: got %+v, want it left to another process", where, o)
