@@ -71,7 +71,9 @@ func spans() []span {
 func (s span) time() time.Duration { return time.Duration(s.slots) * s.slot }
 
 // first is when the first slot of a chart begins that ends now.
-func (s span) first(now time.Time) time.Time { return now.UTC().Truncate(s.slot).Add(s.slot - s.time()) }
+func (s span) first(now time.Time) time.Time {
+	return now.UTC().Truncate(s.slot).Add(s.slot - s.time())
+}
 
 // of returns the slot of an instant, and whether the chart shows it.
 func (s span) of(first, at time.Time) (i int, ok bool) {

@@ -4,11 +4,11 @@ import "github.com/asyncmonolith/asyncmonolith-go/admin"
 
 // consumedPage is consumed messages that are kept and match a filter.
 type consumedPage struct {
-	Filter    consumedFilter
-	Found     []admin.ConsumedMessage
-	Paging    paging
-	Suggest   suggestions
-	at        admin.Page
+	Filter  consumedFilter
+	Found   []admin.ConsumedMessage
+	Paging  paging
+	Suggest suggestions
+	at      admin.Page
 }
 
 func (p *consumedPage) read(q *params) { p.Filter, p.at = q.consumed(), q.page() }

@@ -4,11 +4,11 @@ import "github.com/asyncmonolith/asyncmonolith-go/admin"
 
 // messagesPage is pending messages that match a filter.
 type messagesPage struct {
-	Filter    pendingFilter
-	Found     []admin.Message
-	Paging    paging
-	Suggest   suggestions
-	at        admin.Page
+	Filter  pendingFilter
+	Found   []admin.Message
+	Paging  paging
+	Suggest suggestions
+	at      admin.Page
 }
 
 func (p *messagesPage) read(q *params) { p.Filter, p.at = q.pending(), q.page() }
