@@ -110,6 +110,12 @@ console-test: ## Look at every page of the console in Chromium, with all data, w
 	@scripts/need-chromium.sh
 	@$(TEST_DATABASES) $(MAKE) --no-print-directory console-all
 
+.PHONY: incident
+incident: ## Find and solve troubles by the command alone, and in the browser alone
+	@scripts/need-gcc.sh
+	@scripts/need-chromium.sh
+	@cd integration && ../scripts/with-postgres.sh ../scripts/with-mariadb.sh go test -count=1 -run 'TestAnIncident' ./cli ./console
+
 .PHONY: pictures
 pictures: ## Take the pictures of the console that the guides show
 	@scripts/need-chromium.sh

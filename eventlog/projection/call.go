@@ -89,7 +89,7 @@ func interrupt(ctx context.Context, s *store.Store, db *bun.DB, session store.Se
 	return s.Claims.Interrupt(ctx, db, session, time.Now())
 }
 
-var errResetTime = fmt.Errorf("Reset took longer than %s", resetTime) // immutable
+var errResetTime = fmt.Errorf("reset took longer than %s", resetTime) // immutable
 
 // reset calls a projection's Reset on its own goroutine, for at most resetTime. It returns a panic as
 // an error. It abandons a call that does not end with its context, and calls interrupt, without which a
