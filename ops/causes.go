@@ -127,7 +127,7 @@ func (c causes) circuit(q admin.Queue, stop admin.Explanation) string {
 		what += ", " + stop.Text
 	}
 	why := quoted(stop.CircuitError)
-	if failed := c.failed(q.Consumer); failed != "" && (why == "" || q.Breaker != nil) {
+	if failed := c.failed(q.Consumer); strings.HasPrefix(failed, `"`) && (why == "" || q.Breaker != nil) {
 		why = failed // with the number of runs and the release
 	}
 	text := sentence(what, why)
