@@ -50,7 +50,8 @@ func (p *Producer) deliverIn(
 		ctx, wakeups = txn.WithWakeups(ctx)
 		asGiven = store.Each(batch, access.Clone)
 	}
-	err = txn.InTx(txn.Patient(ctx), db, func(tx bun.Tx) error {
+	// It holds rows of its own only, so a bound is not worth a statement more.
+	err = txn.InTx(txn.WithIdle(ctx, 0), db, func(tx bun.Tx) error {
 		clear(receipts)
 		for i := range asGiven { // undo changes by layers if the transaction is repeated
 			*batch[i] = *access.Clone(asGiven[i])
