@@ -140,6 +140,9 @@ func TestThePreviewOfAHugePlan(t *testing.T) {
 		}
 		s := operator.As(serviceOf(t, db, a.Registry), someone(ops.Administrator))
 		for _, more := range []bool{true, false} {
+			if !more {
+				a.Exec("DELETE FROM poisoned_messages WHERE id > 100000")
+			}
 			began := time.Now()
 			p := testapp.Must[ops.Preview](t)(s.Operations().Preview(t.Context(), ops.Requeue, ofConsumer("c")))
 			if time.Since(began) > 2*time.Second && p.More && p.First && p.Messages%10_000 == 0 && p.Messages >= 10_000 {
@@ -149,7 +152,6 @@ func TestThePreviewOfAHugePlan(t *testing.T) {
 			if p.Messages != 100_000 || p.More != more || p.First != more || p.UpTo != 100_000 || p.Poisoned.Messages != 10_000 {
 				t.Errorf("got %d up to %d, more %t, first %t, want 100,000 and %t", p.Messages, p.UpTo, p.More, p.First, more)
 			}
-			a.Exec("DELETE FROM poisoned_messages WHERE id > 100000")
 		}
 	})
 }
