@@ -106,14 +106,18 @@ func (s access) audit(ctx context.Context, c Change) error {
 	return nil
 }
 
-// askTime is how long Config.Audit and Principal.Allow may take.
-const askTime = 10 * time.Second
+const (
+	// askTime is how long Config.Audit and Principal.Allow may take.
+	askTime = 10 * time.Second
+	// idleTime limits how long a transaction may be idle while it calls them.
+	idleTime = time.Minute
+)
 
 // inTx runs fn in a transaction. The transaction may be idle while Config.Audit or Principal.Allow
 // runs.
 func (s access) inTx(ctx context.Context, fn func(tx bun.Tx) error) error {
 	if s.service.config.Audit != nil || s.who.Allow != nil {
-		ctx = txn.Patient(ctx)
+		ctx = txn.WithIdle(ctx, idleTime)
 	}
 	return txn.InTx(ctx, s.service.config.DB, fn)
 }

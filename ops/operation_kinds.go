@@ -113,7 +113,8 @@ func ofVersion(t Target) error {
 
 // next returns the ids of the next messages, the last of them, and whether there are more.
 func (s step) next() (ids []int64, last int64, more bool) {
-	if ids, more = s.target.Pinned.behind(s.row.AfterID, s.limit); len(ids) > 0 {
+	ids, more = s.target.Pinned.behind(s.row.AfterID, s.limit)
+	if len(ids) > 0 {
 		last = ids[len(ids)-1]
 	}
 	return ids, last, more

@@ -12,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 const (
@@ -90,6 +91,19 @@ func interrupt(ctx context.Context, s *store.Store, db *bun.DB, session store.Se
 }
 
 var errResetTime = fmt.Errorf("reset took longer than %s", resetTime) // immutable
+
+// resetIn calls a projection's Reset in a transaction, which may be idle for that long and some seconds.
+func resetIn(ctx context.Context, s *store.Store, db *bun.DB, tx bun.Tx, fn func(context.Context, bun.Tx) error, idle time.Duration) error {
+	session, err := s.Readers.Session(ctx, tx, idle+abandonGrace+statementTimeout)
+	if err != nil {
+		return err
+	}
+	err = reset(txn.Within(ctx), fn, tx, func() error { return interrupt(ctx, s, db, session) })
+	if err != nil {
+		return fmt.Errorf("reset: %w", err)
+	}
+	return nil
+}
 
 // reset calls a projection's Reset on its own goroutine, for at most resetTime. It returns a panic as
 // an error. It abandons a call that does not end with its context, and calls interrupt, without which a

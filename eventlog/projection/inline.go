@@ -89,7 +89,7 @@ func (i *Inline) Rebuild(ctx context.Context, db *bun.DB, log *eventlog.Log) err
 		err = s.Events()
 	}
 	if err == nil {
-		err = txn.InTx(txn.Patient(ctx), db, func(tx bun.Tx) error { return i.rebuild(ctx, s, db, tx, log) })
+		err = txn.InTx(ctx, db, func(tx bun.Tx) error { return i.rebuild(ctx, s, db, tx, log) })
 	}
 	return dberr.Wrap(err, "projection: rebuild inline %q", i.projection.Name)
 }
@@ -100,13 +100,8 @@ func (i *Inline) rebuild(ctx context.Context, s *store.Store, db *bun.DB, tx bun
 	if err := s.AdvisoryLock(ctx, tx, i.projection.Name, true); err != nil {
 		return err
 	}
-	session, err := s.Readers.Session(ctx, tx, resetTime+abandonGrace+statementTimeout)
-	if err != nil {
+	if err := resetIn(ctx, s, db, tx, i.projection.Reset, resetTime); err != nil {
 		return err
-	}
-	err = reset(txn.Within(ctx), i.projection.Reset, tx, func() error { return interrupt(ctx, s, db, session) })
-	if err != nil {
-		return fmt.Errorf("reset: %w", err)
 	}
 	page := store.Page{
 		UpTo: math.MaxInt64, Limit: i.reader.BatchSize, BySequence: true, EventFilter: store.EventFilter{Types: i.reader.stored},

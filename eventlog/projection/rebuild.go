@@ -39,16 +39,7 @@ func (r *Runner) Rebuild(ctx context.Context, name string) error {
 		if err := r.store.Readers.Rewind(ctx, tx, name, reader.Version); err != nil {
 			return err
 		}
-		session, err := r.store.Readers.Session(ctx, tx, reader.Timeout+abandonGrace+statementTimeout) // Reset may take long
-		if err != nil {
-			return err
-		}
-		// Last: it may change search_path.
-		err = reset(txn.Within(ctx), reader.Reset, tx, func() error { return interrupt(ctx, r.store, r.db, session) })
-		if err != nil {
-			return fmt.Errorf("reset: %w", err)
-		}
-		return nil
+		return resetIn(ctx, r.store, r.db, tx, reader.Reset, reader.Timeout) // last: it may change search_path
 	})
 	return dberr.Wrap(err, "projection: rebuild %q", name)
 }

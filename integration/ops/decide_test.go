@@ -206,7 +206,7 @@ func TestAllowIsAskedOfEach(t *testing.T) {
 }
 
 // TestPreviewsHaveTheirOwnRoom: who looks is not held up by who previews; a plan that would take too long is not made, as it
-// would change what nobody has seen.
+// would change messages that no preview listed.
 func TestPreviewsHaveTheirOwnRoom(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {

@@ -91,9 +91,6 @@ const sharedIdle = 2 * time.Second
 // still, the others are to go on.
 func Shared(ctx context.Context) context.Context { return WithIdle(ctx, sharedIdle) }
 
-// Patient is [WithIdle] for short functions of the application: layers of a chain, a Reset.
-func Patient(ctx context.Context) context.Context { return WithIdle(ctx, time.Minute) }
-
 type ownKey struct{}
 
 // Own marks the context of a transaction that the library has begun for itself: it is READ COMMITTED, and short.

@@ -144,7 +144,11 @@ func (n Names) ProbeLanes(ctx context.Context, db bun.IDB, looks []LaneLook, cra
 	var parts []string
 	var args []any
 	for i, l := range looks {
-		free, values := n.Free("m", "m", l.Source)
+		var free string
+		var values []any
+		if l.Blocked || crashed {
+			free, values = n.Free("m", "m", l.Source)
+		}
 		if l.Blocked {
 			parts = append(parts, l.For(strings.Replace(laneRuns, "{free}", free, 1)))
 			args = slices.Concat(args, []any{i, l.Name, bun.List(l.Payloads)}, values, []any{l.Name})
