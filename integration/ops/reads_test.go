@@ -32,8 +32,8 @@ const (
 	// Apart are those who search: through parts of 50,000 messages, whose ids are read before they are, or through all that is
 	// poisoned, by what has no index.
 	findReads = 130_000
-	// And those who are about to change all that match: that is counted before, up to 10,000, and for up to ten seconds.
-	previewReads = 25_000
+	// A preview reads in addition the ids of up to 100,000 matches, which the operation will change, and the processes.
+	previewReads = 105_000
 
 	crowdConsumers = 20
 )
@@ -106,7 +106,7 @@ func readsOf(of anybody) []read {
 		add("Poisoned.Count", what, 0, func(ctx context.Context, s *operator.Session) error {
 			return testapp.Second(s.Poisoned().Count(ctx, f))
 		})
-		add("Operations.Preview", what, previewReads-pageReads, func(ctx context.Context, s *operator.Session) error {
+		add("Operations.Preview", what, previewReads, func(ctx context.Context, s *operator.Session) error {
 			return unless(ops.ErrNoMatch, testapp.Second(s.Operations().Preview(ctx, ops.Requeue, ops.Target{Poisoned: &f})))
 		})
 	}
@@ -123,7 +123,7 @@ func readsOf(of anybody) []read {
 	poisoned("of a text", pageReads, poison.Filter{Error: "no luck"})
 	poisoned("of a rare text", crowd.Poisoned, poison.Filter{Error: "nobody has said this"})
 	poisoned("of a key", crowd.Poisoned, poison.Filter{OrderingKey: "key-1"})
-	all = append(all, read{"Operations.Preview", "of few pending messages", 2*crowd.Pending + previewReads,
+	all = append(all, read{"Operations.Preview", "of few pending messages", 2*crowd.Pending + pageReads,
 		func(ctx context.Context, s *operator.Session) error { // through all parts
 			return testapp.Second(s.Operations().Preview(ctx, ops.Cancel,
 				ops.Target{Pending: &admin.Filter{Consumer: "consumer-02", Retrying: true}}))
