@@ -76,7 +76,10 @@ func EachBenchmark(b *testing.B, run func(b *testing.B, db *bun.DB)) {
 }
 
 // Postgres opens a database with the library's tables, without a row. A missing server fails the test.
-func Postgres(t testing.TB) *bun.DB { return OpenPostgres(t, PostgresDSN(t)) }
+func Postgres(t testing.TB) *bun.DB {
+	t.Helper()
+	return bun.NewDB(takePostgres(t, true).sessions, pgdialect.New())
+}
 
 // EmptyPostgres opens a database without a table.
 func EmptyPostgres(t testing.TB) *bun.DB { return OpenPostgres(t, EmptyPostgresDSN(t)) }
@@ -92,6 +95,11 @@ func EmptyPostgresDSN(t testing.TB, settings ...string) string {
 }
 
 func postgresDSN(t testing.TB, tables bool, settings ...string) string {
+	t.Helper()
+	return PostgresDSNOf(t, takePostgres(t, tables, settings...).name)
+}
+
+func takePostgres(t testing.TB, tables bool, settings ...string) *database {
 	t.Helper()
 	need(t, "postgres")
 	if os.Getenv(Variable) == "" {
@@ -109,8 +117,10 @@ func postgresDSN(t testing.TB, tables bool, settings ...string) string {
 	}
 	if len(set) > 0 {
 		atServer(t, set...)
+		d.close() // sessions keep the settings that they began with
 	}
-	return PostgresDSNOf(t, d.name)
+	d.open(t)
+	return d
 }
 
 // DirectDSN is [PostgresDSN] for what does not work through a pooler, as LISTEN.
@@ -168,9 +178,15 @@ func openPostgres(dsn string) (*bun.DB, error) {
 	if err != nil {
 		return nil, err
 	}
+	limitSessions(conns)
+	return bun.NewDB(conns, pgdialect.New()), nil
+}
+
+func limitSessions(conns *sql.DB) {
 	conns.SetMaxOpenConns(20)
 	conns.SetMaxIdleConns(20)
-	return bun.NewDB(conns, pgdialect.New()), nil
+	conns.SetConnMaxLifetime(0)
+	conns.SetConnMaxIdleTime(0)
 }
 
 // SQLite opens a new, empty database in a temporary file.
