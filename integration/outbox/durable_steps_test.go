@@ -229,7 +229,7 @@ func TestAStepIsStoredPastTheTimeout(t *testing.T) {
 				return calls, nil
 			})
 			return errors.Join(err, ctx.Err())
-		}, bus.Timeout(50*time.Millisecond)))
+		}, bus.Timeout(time.Second)))
 		k.Produce(order{ID: "1"})
 		if d := k.ProcessNext(); d.Outcome.Outcome != bus.Retried {
 			t.Errorf("outcome: got %s, want a retry after the timeout", &d.Outcome)
