@@ -198,36 +198,8 @@ type Filter struct {
 	Crashed bool `json:"crashed,omitempty"`
 	// Retrying selects messages that have failed and are to be retried.
 	Retrying bool `json:"retrying,omitempty"`
-	// OlderThan selects messages produced at least this long ago: 0 or more. In JSON it is a string
-	// such as "1h30m0s".
-	OlderThan time.Duration `json:"-"`
-}
-
-type filterJSON struct {
-	*plainFilter
-	OlderThan string `json:"older_than,omitempty"`
-}
-
-type plainFilter Filter
-
-// MarshalJSON implements json.Marshaler.
-func (f Filter) MarshalJSON() ([]byte, error) {
-	with := filterJSON{plainFilter: (*plainFilter)(&f)}
-	if f.OlderThan != 0 {
-		with.OlderThan = f.OlderThan.String()
-	}
-	return json.Marshal(with)
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (f *Filter) UnmarshalJSON(text []byte) (err error) {
-	with := filterJSON{plainFilter: (*plainFilter)(f)}
-	strict := json.NewDecoder(bytes.NewReader(text)) // reject fields of a newer version instead of ignoring them
-	strict.DisallowUnknownFields()
-	if err = strict.Decode(&with); err == nil && with.OlderThan != "" {
-		f.OlderThan, err = time.ParseDuration(with.OlderThan)
-	}
-	return err
+	// OlderThan selects messages produced at least this long ago: 0 or more.
+	OlderThan time.Duration `json:"older_than,omitempty"`
 }
 
 // check rejects values that no row can match or that are not allowed.

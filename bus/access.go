@@ -42,6 +42,7 @@ var _ = hooks.Provide(hooks.Functions{
 		}
 		return r.dialect
 	},
+	"bus.ConsumersOf":  (*Registry).consumersOf,
 	"bus.Encode":       (*Registry).encode,
 	"bus.Events":       func(r *Registry) EventTypes { return r.events },
 	"bus.GoType":       func(c Consumer) reflect.Type { return c.goType },

@@ -64,11 +64,11 @@ func TestDeclaredConsumersGetMessagesAndAreNotRun(t *testing.T) {
 	registry := mustRegister(t, bus.Declare[orderPlaced]("other"), bus.Declare[orderPlaced]("other"), bus.Declare[orderPlaced]("own"),
 		bus.Declare[orderPlaced]("former"), bus.Declare[orderShipped]("other"), own)
 	var names []string
-	for _, c := range registry.ConsumersOf("order.placed") {
+	for _, c := range access.ConsumersOf(registry, "order.placed") {
 		names = append(names, c.Name())
 	}
 	if got := strings.Join(names, " "); got != "own other" || len(registry.Consumers()) != 1 ||
-		len(registry.ConsumersOf("order.shipped")) != 1 {
+		len(access.ConsumersOf(registry, "order.shipped")) != 1 {
 		t.Errorf("got %q for orders, and %d to run, want own other, and one", got, len(registry.Consumers()))
 	}
 	for want, consumers := range map[string][]bus.Consumer{

@@ -39,7 +39,7 @@ func ExampleNewRegistry() {
 		fmt.Println(err)
 		return
 	}
-	for _, consumer := range registry.ConsumersOf("invoice.due") {
+	for _, consumer := range registry.Consumers() {
 		fmt.Println(consumer.Name())
 	}
 	renamed, _ := registry.Consumer("ledger")

@@ -65,7 +65,7 @@ func (r *Registry) setKey(m *Message) error {
 	if !r.keyed {
 		return nil
 	}
-	for _, c := range r.ConsumersOf(m.PayloadType) {
+	for _, c := range r.consumersOf(m.PayloadType) {
 		if !c.keyed() {
 			continue
 		}

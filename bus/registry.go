@@ -191,9 +191,9 @@ func (r *Registry) Consumer(name string) (Consumer, bool) {
 	return c, ok
 }
 
-// ConsumersOf returns the consumers of a payload type, by its current or a former name, including
+// consumersOf returns the consumers of a payload type, by its current or a former name, including
 // declared ones, or nil if there are none. The slice is shared: do not modify it.
-func (r *Registry) ConsumersOf(payloadType string) []Consumer { return r.byPayload[payloadType] }
+func (r *Registry) consumersOf(payloadType string) []Consumer { return r.byPayload[payloadType] }
 
 // payloadTypes returns every payload type that has a consumer, aliases included, sorted.
 func (r *Registry) payloadTypes() []string {

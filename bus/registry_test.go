@@ -129,10 +129,10 @@ func TestRegistryResolvesConsumersByPayload(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			got := registry.ConsumersOf(test.payloadType)
-			assertNames(t, "ConsumersOf", namesOf(got), test.want)
+			got := access.ConsumersOf(registry, test.payloadType)
+			assertNames(t, "consumers", namesOf(got), test.want)
 			if (got == nil) != (test.want == nil) {
-				t.Errorf("ConsumersOf(%q): got %v, want nil exactly when nobody consumes it", test.payloadType, got)
+				t.Errorf("consumers(%q): got %v, want nil exactly when nobody consumes it", test.payloadType, got)
 			}
 		})
 	}
@@ -144,7 +144,7 @@ func TestRegistryOrderIsStable(t *testing.T) {
 	for range builds {
 		registry := mustRegister(t, shopConsumers()...)
 		assertNames(t, "Consumers, sorted by name", namesOf(registry.Consumers()), []string{"notify", "send-receipt", "update-stock"})
-		assertNames(t, "ConsumersOf, as registered", namesOf(registry.ConsumersOf("order.placed")), []string{"update-stock", "send-receipt"})
+		assertNames(t, "consumers, as registered", namesOf(access.ConsumersOf(registry, "order.placed")), []string{"update-stock", "send-receipt"})
 		assertNames(t, "PayloadTypes, sorted", access.AllPayloadTypes(registry),
 			[]string{"order.created", "order.made", "order.placed", "order.sent", "order.shipped"})
 	}
@@ -152,7 +152,7 @@ func TestRegistryOrderIsStable(t *testing.T) {
 	slices.Reverse(reversed)
 	registry := mustRegister(t, reversed...)
 	assertNames(t, "Consumers of a reversed registration", namesOf(registry.Consumers()), []string{"notify", "send-receipt", "update-stock"})
-	assertNames(t, "ConsumersOf of a reversed registration", namesOf(registry.ConsumersOf("order.placed")),
+	assertNames(t, "consumers of a reversed registration", namesOf(access.ConsumersOf(registry, "order.placed")),
 		[]string{"send-receipt", "update-stock"})
 }
 

@@ -39,7 +39,7 @@ func (r *Registry) encode(payload Payload) (payloadType string, text []byte, err
 		return "", nil, fmt.Errorf("%w: it is a %s, pass the struct itself", ErrInvalidPayload, t)
 	}
 	payloadType = payload.PayloadType()
-	consumers := r.ConsumersOf(payloadType)
+	consumers := r.consumersOf(payloadType)
 	if len(consumers) == 0 {
 		return "", nil, fmt.Errorf("payload %q (%T): %w: register it, or bus.Declare that of another program",
 			payloadType, payload, ErrNoConsumer)

@@ -17,7 +17,7 @@ import (
 // RequireProduced fails the test unless a matching payload of type T was produced. It returns the
 // first such message, with the payload in Value. A nil match accepts any. A payload counts once,
 // however many consumers it has.
-func RequireProduced[T bus.Payload](t testing.TB, from Produced, match func(T) bool) *bus.Message {
+func RequireProduced[T bus.Payload](t testing.TB, from producedSource, match func(T) bool) *bus.Message {
 	t.Helper()
 	all, others := producedOf[T](t, "RequireProduced", from)
 	for _, m := range all {
@@ -31,7 +31,7 @@ func RequireProduced[T bus.Payload](t testing.TB, from Produced, match func(T) b
 
 // RequireNotProduced fails the test if a matching payload of type T was produced. A nil match
 // accepts any.
-func RequireNotProduced[T bus.Payload](t testing.TB, from Produced, match func(T) bool) {
+func RequireNotProduced[T bus.Payload](t testing.TB, from producedSource, match func(T) bool) {
 	t.Helper()
 	all, _ := producedOf[T](t, "RequireNotProduced", from)
 	for _, m := range all {
@@ -42,7 +42,7 @@ func RequireNotProduced[T bus.Payload](t testing.TB, from Produced, match func(T
 }
 
 // Payloads returns every produced payload of type T, in order.
-func Payloads[T bus.Payload](t testing.TB, from Produced) []T {
+func Payloads[T bus.Payload](t testing.TB, from producedSource) []T {
 	t.Helper()
 	all, _ := producedOf[T](t, "Payloads", from)
 	return store.Each(all, func(m *bus.Message) T { return m.Value.(T) })
@@ -50,7 +50,7 @@ func Payloads[T bus.Payload](t testing.TB, from Produced) []T {
 
 // RequireScheduled fails the test unless there is a schedule with a matching payload of type T,
 // and returns the first. A nil match accepts any.
-func RequireScheduled[T bus.Payload](t testing.TB, from Scheduled, match func(T) bool) schedule.Schedule {
+func RequireScheduled[T bus.Payload](t testing.TB, from scheduledSource, match func(T) bool) schedule.Schedule {
 	t.Helper()
 	name := storedName[T](t, "RequireScheduled")
 	schedules, codec, err := from.scheduled()
@@ -72,7 +72,7 @@ func RequireScheduled[T bus.Payload](t testing.TB, from Scheduled, match func(T)
 
 // RequirePoisoned fails the test unless a message of the consumer with a matching payload of type
 // T is poisoned. It returns the newest, with its reason and errors. A nil match accepts any.
-func RequirePoisoned[T bus.Payload](t testing.TB, from Poisoned, consumer string, match func(T) bool) poison.Message {
+func RequirePoisoned[T bus.Payload](t testing.TB, from poisonedSource, consumer string, match func(T) bool) poison.Message {
 	t.Helper()
 	name := storedName[T](t, "RequirePoisoned")
 	messages, codec, err := from.poisoned()
@@ -94,7 +94,7 @@ func RequirePoisoned[T bus.Payload](t testing.TB, from Poisoned, consumer string
 }
 
 // producedOf returns the decoded messages of type T, and the texts of the others.
-func producedOf[T bus.Payload](t testing.TB, operation string, from Produced) (all []*bus.Message, others []string) {
+func producedOf[T bus.Payload](t testing.TB, operation string, from producedSource) (all []*bus.Message, others []string) {
 	t.Helper()
 	name := storedName[T](t, operation)
 	messages, codec, err := from.produced()

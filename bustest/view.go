@@ -17,19 +17,19 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
-// Produced is where [RequireProduced] looks: a [*Kit] for committed messages, delivered or not; a
+// producedSource is where [RequireProduced] looks: a [*Kit] for committed messages, delivered or not; a
 // transaction, with [Kit.In]; or a [*FakeProducer].
-type Produced interface {
+type producedSource interface {
 	produced() ([]*bus.Message, bus.Codec, error)
 }
 
-// Scheduled is where [RequireScheduled] looks: a [*Kit], or a transaction, with [Kit.In].
-type Scheduled interface {
+// scheduledSource is where [RequireScheduled] looks: a [*Kit], or a transaction, with [Kit.In].
+type scheduledSource interface {
 	scheduled() ([]schedule.Schedule, bus.Codec, error)
 }
 
-// Poisoned is where [RequirePoisoned] looks: a [*Kit], or a transaction, with [Kit.In].
-type Poisoned interface {
+// poisonedSource is where [RequirePoisoned] looks: a [*Kit], or a transaction, with [Kit.In].
+type poisonedSource interface {
 	poisoned() ([]poison.Message, bus.Codec, error)
 }
 
@@ -98,7 +98,7 @@ func (v View) readProduced(db bun.IDB) ([]*bus.Message, error) {
 }
 
 func (v View) readScheduled(db bun.IDB) (all []schedule.Schedule, err error) {
-	for page := new(schedule.Page); page != nil; {
+	for page := new(admin.Page); page != nil; {
 		var schedules []schedule.Schedule
 		if schedules, page, err = v.kit.Scheduler.List(v.kit.Context(), db, schedule.Filter{}, *page); err != nil {
 			return nil, err

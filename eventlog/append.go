@@ -262,7 +262,7 @@ func (l *Log) message(event bus.Payload) (*bus.Message, error) {
 		return nil, fmt.Errorf("encode event %q: %w: the codec wrote nothing", name, bus.ErrInvalidText)
 	}
 	id := uuid.Must(uuid.NewV7()) // cannot fail
-	return &bus.Message{ID: id, PayloadType: known.name, Payload: text, Value: event, Event: &bus.Event{Schema: known.schema}}, nil
+	return &bus.Message{ID: id, PayloadType: known.name, Payload: text, Value: event, Event: &bus.Event{Schema: known.newest()}}, nil
 }
 
 // record is called at the end of the produce chain.

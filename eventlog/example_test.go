@@ -25,6 +25,21 @@ type Deposited struct {
 func (Opened) PayloadType() string    { return "account.opened" }
 func (Deposited) PayloadType() string { return "account.deposited" }
 
+// Paid is an event in its second form: it had an Amount.
+type Paid Deposited
+
+func (Paid) PayloadType() string { return "account.paid" }
+
+func (Paid) Upcasters() []bus.Upcaster { return []bus.Upcaster{inCents} }
+
+func inCents(_ context.Context, text []byte) ([]byte, error) {
+	var old struct{ Amount int }
+	if err := json.Unmarshal(text, &old); err != nil {
+		return nil, err
+	}
+	return json.Marshal(Paid{Cents: 100 * old.Amount})
+}
+
 // Register the event types, make the registry with them, and make the log of the registry.
 func ExampleNewLog() {
 	types, err := eventlog.NewTypes(eventlog.Event[Opened](), eventlog.Event[Deposited]())
@@ -53,18 +68,10 @@ func ExampleNewLog() {
 	// Output: [account.opened] <nil>
 }
 
-// Deposits of schema 1 were in whole units and had another name. The upcaster converts them
+// Payments of schema 1 were in whole units and had another name. The upcaster converts them
 // whenever they are read.
 func ExampleEvent() {
-	inCents := func(_ context.Context, text []byte) ([]byte, error) {
-		var old struct{ Amount int }
-		if err := json.Unmarshal(text, &old); err != nil {
-			return nil, err
-		}
-		return json.Marshal(Deposited{Cents: 100 * old.Amount})
-	}
-	types, err := eventlog.NewTypes(
-		eventlog.Event[Deposited](eventlog.Schema(2), eventlog.Upcaster(1, inCents), eventlog.PayloadAliases("account.paid_in")))
+	types, err := eventlog.NewTypes(eventlog.Event[Paid]("account.paid_in"))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -76,11 +83,9 @@ func ExampleEvent() {
 
 // NewTypes reports configuration errors at startup.
 func ExampleNewTypes_mistakes() {
-	_, err := eventlog.NewTypes(eventlog.Event[Deposited](eventlog.Schema(2)),
-		eventlog.Event[Opened](eventlog.PayloadAliases("account.deposited")))
+	_, err := eventlog.NewTypes(eventlog.Event[Deposited](), eventlog.Event[Opened]("account.deposited"))
 	fmt.Println(err)
 	// Output:
-	// eventlog: event "account.deposited": Schema is 2, but there is no Upcaster(1, ...)
 	// eventlog: event eventlog_test.Opened: the name "account.deposited" is taken by eventlog_test.Deposited
 }
 

@@ -25,7 +25,7 @@ func (a *appending) prepareImport(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		m.PayloadType, m.Value, m.Event.Schema = known.name, event, known.schema
+		m.PayloadType, m.Value, m.Event.Schema = known.name, event, known.newest()
 		i, ok := places[m.Event.Stream]
 		if !ok {
 			i = len(a.writes)

@@ -90,9 +90,6 @@ func NewLog(registry *bus.Registry, producer sender, config LogConfig) (*Log, er
 	return l, nil
 }
 
-// Types returns the events of the log.
-func (l *Log) Types() *Types { return l.types }
-
 // errUnmade is the error of a zero Log, which a constructor gets under fx.
 var errUnmade = errors.New("the log was not made by NewLog; under fx use it from OnStart on")
 
@@ -191,7 +188,7 @@ var _ = hooks.Provide(hooks.Functions{
 		}
 		for _, name := range t.names {
 			if known := t.byName[name]; known.goType != reflect.TypeFor[Tombstoned]() {
-				yield(name, known.aliases, known.goType, known.schema)
+				yield(name, known.aliases, known.goType, known.newest())
 			}
 		}
 	},
@@ -199,7 +196,7 @@ var _ = hooks.Provide(hooks.Functions{
 	"eventlog.NewestSchema": func(types bus.EventTypes, name string) int {
 		if t, ok := types.(*Types); ok {
 			if known, ok := t.find(name); ok {
-				return known.schema
+				return known.newest()
 			}
 		}
 		return 0
@@ -212,6 +209,7 @@ var _ = hooks.Provide(hooks.Functions{
 	},
 	"eventlog.SaveSnapshot": saveSnapshot,
 	"eventlog.Snapshot":     snapshot,
+	"eventlog.Types":        func(l *Log) *Types { return l.types },
 })
 
 // snapshot is logaccess.Snapshot.

@@ -58,7 +58,7 @@ func (l *Log) recorded(ctx context.Context, row store.Event) (RecordedEvent, boo
 	}
 	var err error
 	r.Data, err = l.types.decode(ctx, l.registry.Codec(), row.Type, row.Schema, row.Data)
-	if errors.Is(err, ErrSkipEvent) {
+	if access.Obsolete(err) {
 		return r, false, nil
 	}
 	if err != nil {
@@ -76,8 +76,8 @@ func decode(ctx context.Context, l *Log, m *bus.Message) (bus.Payload, error) {
 }
 
 // ReadStream reads the events of a stream after a version, 0 for all, in order. In the transaction
-// of an append it includes the appended events. ReadStream skips erased events and those with
-// [ErrSkipEvent]. Use [Log.FoldStream] for the version to append at. The sequence ends with the
+// of an append it includes the appended events. ReadStream skips erased and obsolete
+// events: see [Event]. Use [Log.FoldStream] for the version to append at. The sequence ends with the
 // first error: a database error, an *[UnknownTypeError], an error of an upcaster or the codec, or
 // bus.ErrInvalidText for an invalid stream name.
 func (l *Log) ReadStream(ctx context.Context, db bus.Handle, stream string, after int64) iter.Seq2[RecordedEvent, error] {
@@ -232,13 +232,4 @@ func (l *Log) yieldPages(ctx context.Context, s *store.Store, db bun.IDB, page n
 		}
 	}
 	return nil
-}
-
-// Head returns the last position of the log, or 0 for an empty log.
-func (l *Log) Head(ctx context.Context, db bus.Handle) (head int64, err error) {
-	err = l.through(ctx, db, func(s *store.Store, db bun.IDB) (err error) {
-		head, err = s.EventLog.Head(ctx, db)
-		return err
-	})
-	return head, dberr.Wrap(err, "eventlog: head")
 }

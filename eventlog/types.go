@@ -4,69 +4,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math"
 	"reflect"
-	"runtime/debug"
 	"slices"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
-
-// ErrSkipEvent is returned by an upcaster for an obsolete event. Readers skip the event. A message
-// that delivers it is discarded (bus.Discard) when it runs.
-var ErrSkipEvent = store.ErrDropped
-
-type upcast func(ctx context.Context, text []byte) ([]byte, error)
-
-// call returns a panic as an error.
-func (u upcast) call(ctx context.Context, text []byte) (newer []byte, err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = &bus.PanicError{Value: value, Stack: debug.Stack()}
-		}
-	}()
-	return u(ctx, text)
-}
 
 // Type is an event type that can be appended, made by [Event].
 type Type struct {
-	name     string
-	goType   reflect.Type
-	schema   int
-	upcasts  map[int]upcast
-	aliases  []string
-	decode   func(ctx context.Context, codec bus.Codec, text []byte) (bus.Payload, error)
-	mistakes []error
+	name      string
+	goType    reflect.Type
+	upcasters []bus.Upcaster
+	aliases   []string
+	decode    func(ctx context.Context, codec bus.Codec, text []byte) (bus.Payload, error)
+	mistakes  []error
 }
 
-// TypeOption configures a [Type].
-type TypeOption func(*Type)
-
-// Event makes E an event type, under the name that its PayloadType returns. If E has a method
-// Upcasters, Event uses its result: see bus.Upcaster. [Schema] and [Upcaster] are then not needed.
-// [NewTypes] reports configuration errors.
-func Event[E bus.Payload](options ...TypeOption) Type {
+// Event makes E an event type, under the name that its PayloadType returns. Aliases are its former
+// names. If old events no longer fit E, give E upcasters: see bus.Upcaster. An upcaster runs whenever
+// such an event is read; the stored text does not change. If it returns bus.Discard, the event is
+// obsolete: readers skip it, and a message that delivers it is removed. [NewTypes] reports
+// configuration errors.
+func Event[E bus.Payload](aliases ...string) Type {
 	// A consumer makes the rules for payloads and decode errors the same for events and messages.
 	decoder := bus.Consume("event", func(ctx context.Context, event E) error {
 		*ctx.Value(decodedKey{}).(*bus.Payload) = event
 		return nil
 	})
-	t := Type{name: decoder.PayloadType(), goType: reflect.TypeFor[E](), schema: 1, upcasts: map[int]upcast{}}
+	t := Type{name: decoder.PayloadType(), goType: reflect.TypeFor[E](), upcasters: access.Upcasters(*new(E)), aliases: aliases}
 	if _, err := bus.NewRegistry(decoder); err != nil {
 		t.mistakes = append(t.mistakes, fmt.Errorf("eventlog: event %s: %w", t.goType, err))
-	}
-	for i, upcaster := range access.Upcasters(*new(E)) {
-		t.schema, t.upcasts[i+1] = i+2, upcast(upcaster)
-	}
-	for i, option := range options {
-		if option == nil {
-			t.mistakes = append(t.mistakes, fmt.Errorf("eventlog: event %q: option %d is nil", t.name, i))
-			continue
-		}
-		option(&t)
 	}
 	t.decode = func(ctx context.Context, codec bus.Codec, text []byte) (event bus.Payload, err error) {
 		err = decoder.Consume(context.WithValue(ctx, decodedKey{}, &event), codec, text)
@@ -77,50 +45,8 @@ func Event[E bus.Payload](options ...TypeOption) Type {
 
 type decodedKey struct{}
 
-// Schema sets the schema version in which the event is now written. Defaults to 1. Every older
-// schema needs an [Upcaster].
-func Schema(version int) TypeOption { return func(t *Type) { t.schema = version } }
-
-// Upcaster adds a function that converts the stored text of an event from one schema to the next;
-// from is the older schema. fn must be pure. It is called whenever such an event is read,
-// concurrently. If it returns [ErrSkipEvent], readers skip the event.
-func Upcaster(from int, fn func(ctx context.Context, text []byte) ([]byte, error)) TypeOption {
-	return func(t *Type) {
-		if _, twice := t.upcasts[from]; twice {
-			t.mistakes = append(t.mistakes, fmt.Errorf("eventlog: event %q: schema %d has two upcasters", t.name, from))
-		}
-		if fn == nil {
-			t.mistakes = append(t.mistakes, fmt.Errorf("eventlog: event %q: the upcaster of schema %d is nil", t.name, from))
-		}
-		t.upcasts[from] = fn
-	}
-}
-
-// PayloadAliases lists former names of the event.
-func PayloadAliases(names ...string) TypeOption {
-	return func(t *Type) { t.aliases = append(t.aliases, names...) }
-}
-
-func (t Type) check() []error {
-	mistakes := slices.Clone(t.mistakes)
-	if t.schema < 1 || t.schema > math.MaxInt16 {
-		return append(mistakes, fmt.Errorf("eventlog: event %q: Schema %d: 1 to %d are allowed", t.name, t.schema, math.MaxInt16))
-	}
-	for from := 1; from < t.schema; from++ {
-		if _, ok := t.upcasts[from]; !ok {
-			mistakes = append(mistakes, fmt.Errorf("eventlog: event %q: Schema is %d, but there is no Upcaster(%d, ...)", t.name, t.schema, from))
-		}
-	}
-	for _, from := range slices.Sorted(maps.Keys(t.upcasts)) {
-		if from < 1 || from >= t.schema {
-			mistakes = append(mistakes, fmt.Errorf(
-				"eventlog: event %q: Upcaster(%d, ...): only schemas before %d, the newest, have one: raise Schema, or leave it out",
-				t.name, from, t.schema,
-			))
-		}
-	}
-	return mistakes
-}
+// newest is the schema in which the event is now written.
+func (t *Type) newest() int { return len(t.upcasters) + 1 }
 
 // Types holds every event type of an application. It is immutable and safe for concurrent use. Set
 // it as bus.RegistryConfig.Events.
@@ -130,7 +56,7 @@ type Types struct {
 }
 
 // NewTypes registers event types. [Tombstoned] is always included. NewTypes reports all
-// configuration errors at once, such as a name used twice or a schema without an upcaster.
+// configuration errors at once, such as a name used twice.
 func NewTypes(types ...Type) (*Types, error) {
 	all := &Types{byName: map[string]*Type{}}
 	var mistakes []error
@@ -139,7 +65,7 @@ func NewTypes(types ...Type) (*Types, error) {
 			mistakes = append(mistakes, errors.New("eventlog: a Type must be made by eventlog.Event, not as a zero value"))
 			continue
 		}
-		mistakes = append(mistakes, t.check()...)
+		mistakes = append(mistakes, t.mistakes...)
 		for i, name := range append([]string{t.name}, t.aliases...) {
 			if name == "" {
 				if i > 0 { // otherwise already reported
@@ -191,11 +117,12 @@ func (e *UnknownTypeError) Error() string {
 }
 
 // newerError is the error of an event that a newer release has written.
-type newerError struct{ *UnknownTypeError }
+type newerError struct {
+	*UnknownTypeError
+	cause error
+}
 
-func (e newerError) Is(target error) bool { return target == store.ErrNewer }
-
-func (e newerError) Unwrap() error { return e.UnknownTypeError }
+func (e newerError) Unwrap() []error { return []error{e.UnknownTypeError, e.cause} }
 
 // Upcast converts the stored text of an event from a schema to the newest one. For an unknown event
 // it returns an *[UnknownTypeError].
@@ -205,18 +132,14 @@ func (t *Types) Upcast(ctx context.Context, name string, schema int, text []byte
 	case !ok:
 		return nil, &UnknownTypeError{Type: name}
 	case schema < 1:
-		return nil, &UnknownTypeError{Type: name, Schema: schema, Newest: known.schema}
-	case schema > known.schema:
-		return nil, newerError{&UnknownTypeError{Type: name, Schema: schema, Newest: known.schema}}
+		return nil, &UnknownTypeError{Type: name, Schema: schema, Newest: known.newest()}
 	}
-	for from := schema; from < known.schema; from++ {
-		var err error
-		if text, err = known.upcasts[from].call(ctx, text); err != nil {
-			if errors.Is(err, ErrSkipEvent) {
-				return nil, err
-			}
-			return nil, fmt.Errorf("eventlog: upcast event %q from schema %d: %w", known.name, from, err)
-		}
+	text, err := access.Upcast(ctx, known.upcasters, schema, text)
+	switch {
+	case access.IsNewer(err):
+		return nil, newerError{&UnknownTypeError{Type: name, Schema: schema, Newest: known.newest()}, err}
+	case err != nil:
+		return nil, fmt.Errorf("eventlog: event %q: %w", known.name, err)
 	}
 	return text, nil
 }

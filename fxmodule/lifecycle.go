@@ -110,15 +110,11 @@ func (l *lifecycle) parts() []part {
 			func(ctx context.Context, every time.Duration) error { return t.Observe(ctx, p.Messages, every) }},
 		{true, "processor of schedules", p.Schedules.Check, p.Schedules.Run, nil},
 		{p.Readers != nil, "runner of projections", p.Readers.Check, p.Readers.Run,
-			func(ctx context.Context, every time.Duration) error { return t.ObserveReaders(ctx, p.Readers, every) }},
+			func(ctx context.Context, every time.Duration) error { return t.Observe(ctx, p.Readers, every) }},
 		{p.Receivers != nil, "runner of receivers", p.Receivers.Check, p.Receivers.Run,
-			func(ctx context.Context, every time.Duration) error {
-				return t.ObserveReceivers(ctx, p.Receivers, every)
-			}},
+			func(ctx context.Context, every time.Duration) error { return t.Observe(ctx, p.Receivers, every) }},
 		{p.Forwarders != nil, "runner of log forwarders", p.Forwarders.Check, p.Forwarders.Run,
-			func(ctx context.Context, every time.Duration) error {
-				return t.ObserveLogForwarders(ctx, p.Forwarders, every)
-			}},
+			func(ctx context.Context, every time.Duration) error { return t.Observe(ctx, p.Forwarders, every) }},
 	}, func(p part) bool { return !p.given })
 }
 

@@ -265,7 +265,7 @@ func messageID(source, id string) uuid.UUID {
 
 // unknownConsumer returns an error if the record is for a consumer that is not registered here.
 func unknownConsumer(registry *bus.Registry, m *bus.Message) error {
-	consumers := registry.ConsumersOf(m.PayloadType)
+	consumers := access.ConsumersOf(registry, m.PayloadType)
 	for _, name := range m.Recipients {
 		if !slices.ContainsFunc(consumers, func(c bus.Consumer) bool { return slices.Contains(access.Names(c), name) }) {
 			return fmt.Errorf("it is for consumer %q, which takes no payload %q here", cloudevents.Short(name), m.PayloadType)

@@ -187,7 +187,7 @@ func (r *receiver) checkLog(s *store.Store, log *eventlog.Log) error {
 	}
 	var errs []error
 	for _, payloadType := range r.payloadTypes {
-		if goType, _ := log.Types().Lookup(payloadType); goType == nil {
+		if goType, _ := logaccess.Types(log).Lookup(payloadType); goType == nil {
 			errs = append(errs, fmt.Errorf("inbox: receiver %q: %w", r.name, &eventlog.UnknownTypeError{Type: payloadType}))
 		}
 	}

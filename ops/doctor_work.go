@@ -131,14 +131,14 @@ func (d *doctor) checkSchedules(ctx context.Context, db bun.IDB) (found []Findin
 	if err != nil {
 		return nil, err
 	}
-	rows, next, err := d.service.schedules.List(ctx, db, schedule.Filter{}, schedule.Page{Size: schedulesLooked, Brief: true})
+	rows, next, err := d.service.schedules.List(ctx, db, schedule.Filter{}, admin.Page{Size: schedulesLooked, Brief: true})
 	if err != nil {
 		return nil, err
 	}
 	until := time.Now().Add(schedulesWithin)
 	for _, row := range rows {
 		if time.Now().After(until) {
-			next = &schedule.Page{}
+			next = &admin.Page{}
 			break
 		}
 		if text, remedy := sickness(row, now, fleet); text != "" {

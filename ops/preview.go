@@ -194,8 +194,9 @@ func (s *Service) seePending(ctx context.Context, db bun.IDB, filter admin.Filte
 	}
 	kinds, err := s.store.Operations.KindsOf(ctx, db, seen.ids)
 	seen.kinds = store.Each(kinds, func(k store.PendingKind) poison.PreviewKind {
-		counts := poison.PreviewCounts{Messages: k.N, Oldest: k.Oldest.Time, Newest: k.Newest.Time}
-		return poison.PreviewKind{Consumer: k.ConsumerType, PayloadType: k.PayloadType, PreviewCounts: counts}
+		return poison.PreviewKind{
+			Consumer: k.ConsumerType, PayloadType: k.PayloadType, Messages: k.N, Oldest: k.Oldest.Time, Newest: k.Newest.Time,
+		}
 	})
 	return seen, err
 }

@@ -2,6 +2,7 @@ package otel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -31,40 +32,49 @@ const (
 	freshFor = 3
 )
 
-// Observe samples the source, an *outbox.Processor, at once and then every interval, and exports the
-// samples as metrics. The process's own counters are read whenever metrics are collected. An
-// interval of 0 means 15 s. There is no minimum, but each sample costs the database a statement. A
-// sample times out after 10 s, or after an interval if that is shorter.
+// Observe samples a source at once and then every interval, and exports the samples as metrics:
 //
-// Observe blocks until ctx ends and then returns nil. It returns an error at once for a nil
+//   - *outbox.Processor: its queues, and its own counters, which are read whenever metrics are
+//     collected
+//   - *projection.Runner: the lag of readers, halted shards, parked events, and how many events have
+//     no position
+//   - *inbox.Runner: received records, their delay, whether fetching is paused, and the size of the
+//     inbox
+//   - *relay.Runner: its log forwarders as readers, by their name after "relay:". Forwarders that
+//     publish messages are consumers of the processor.
+//
+// An interval of 0 means 15 s. There is no minimum, but each sample costs the database a statement.
+// A sample times out after 10 s, or after an interval if that is shorter.
+//
+// Observe blocks until ctx ends and then returns nil. It returns an error at once for any other
 // source, a negative interval, or a meter that rejects an instrument. If the source stops
 // answering, its metrics disappear after three intervals; the first failure in a row goes to
 // OpenTelemetry's error handler.
 //
-// Every process reports the same database values: aggregate with max, not sum. Observe one
-// processor per set of tables in a process, once. With two concurrent calls on one meter, the later
-// sample wins or both add up, depending on the SDK. Sequential calls are allowed.
-func (t *Telemetry) Observe(ctx context.Context, source processorSource, every time.Duration) error {
-	return t.observe(ctx, "observe", source == nil, &gauges{source: source}, every)
-}
-
-// ObserveReaders is [Telemetry.Observe] for the readers of an event log: their lag, halted shards
-// and parked events, and how many events have no position.
-func (t *Telemetry) ObserveReaders(ctx context.Context, source *projection.Runner, every time.Duration) error {
-	return t.observe(ctx, "observe readers", source == nil, &readerGauges{source: source}, every)
-}
-
-// ObserveReceivers is [Telemetry.Observe] for receivers, an *inbox.Runner: received records, their
-// delay, whether fetching is paused, and the size of the inbox.
-func (t *Telemetry) ObserveReceivers(ctx context.Context, source receiverSource, every time.Duration) error {
-	return t.observe(ctx, "observe receivers", source == nil, &receiverGauges{source: source}, every)
-}
-
-// ObserveLogForwarders is [Telemetry.ObserveReaders] for the log forwarders of a *relay.Runner. They
-// are reported by their name after "relay:". Forwarders that publish messages are consumers, so
-// [Telemetry.Observe] covers them and their circuits.
-func (t *Telemetry) ObserveLogForwarders(ctx context.Context, source logForwarderSource, every time.Duration) error {
-	return t.observe(ctx, "observe log forwarders", source == nil, &logForwarderGauges{source: source}, every)
+// Every process reports the same database values: aggregate with max, not sum. Observe one source
+// of each type per set of tables in a process, once. With two concurrent calls on one meter, the
+// later sample wins or both add up, depending on the SDK. Sequential calls are allowed.
+func (t *Telemetry) Observe(ctx context.Context, source any, every time.Duration) error {
+	switch {
+	case t == nil || t.meter == nil:
+		return errors.New("otel: observe: the telemetry was not made by NewTelemetry")
+	case every < 0:
+		return fmt.Errorf("otel: observe: interval %s: 0 or more is allowed", every)
+	case every == 0:
+		every = defaultInterval
+	}
+	switch source := source.(type) {
+	case processorSource:
+		return t.observe(ctx, "processor", &gauges{source: source}, every)
+	case *projection.Runner:
+		return t.observe(ctx, "readers", &readerGauges{source: source}, every)
+	case receiverSource:
+		return t.observe(ctx, "receivers", &receiverGauges{source: source}, every)
+	case logForwarderSource:
+		return t.observe(ctx, "log forwarders", &logForwarderGauges{source: source}, every)
+	}
+	return fmt.Errorf("otel: observe: %T has no metrics: an *outbox.Processor, *projection.Runner, *inbox.Runner or *relay.Runner "+
+		"is allowed", source)
 }
 
 // observed is a source with its instruments.
@@ -83,20 +93,10 @@ type sample struct {
 	taken time.Time
 }
 
-func (t *Telemetry) observe(ctx context.Context, operation string, missing bool, source observed, every time.Duration) error {
-	switch {
-	case t == nil || t.meter == nil:
-		return fmt.Errorf("otel: %s: the telemetry was not made by NewTelemetry", operation)
-	case missing:
-		return fmt.Errorf("otel: %s: the source is nil", operation)
-	case every < 0:
-		return fmt.Errorf("otel: %s: interval %s: 0 or more is allowed", operation, every)
-	case every == 0:
-		every = defaultInterval
-	}
+func (t *Telemetry) observe(ctx context.Context, what string, source observed, every time.Duration) error {
 	instruments, err := source.register(t.meter)
 	if err != nil {
-		return fmt.Errorf("otel: %s: make the metrics: %w", operation, err)
+		return fmt.Errorf("otel: observe %s: make the metrics: %w", what, err)
 	}
 	var last atomic.Pointer[sample]
 	// Called whenever metrics are collected. It does no I/O.
@@ -110,9 +110,9 @@ func (t *Telemetry) observe(ctx context.Context, operation string, missing bool,
 		return nil
 	}, instruments...)
 	if err != nil {
-		return fmt.Errorf("otel: %s: %w", operation, err)
+		return fmt.Errorf("otel: observe %s: %w", what, err)
 	}
-	sampleEvery(Quiet(ctx), every, operation, func(ctx context.Context) error {
+	sampleEvery(Quiet(ctx), every, what, func(ctx context.Context) error {
 		now := time.Now()
 		ctx, cancel := context.WithTimeout(ctx, min(every, sampleTimeout))
 		defer cancel()
@@ -123,20 +123,20 @@ func (t *Telemetry) observe(ctx context.Context, operation string, missing bool,
 		return err
 	})
 	if err := registration.Unregister(); err != nil {
-		return fmt.Errorf("otel: %s: %w", operation, err)
+		return fmt.Errorf("otel: observe %s: %w", what, err)
 	}
 	return nil
 }
 
 // sampleEvery samples at once, and then every interval, until ctx ends.
-func sampleEvery(ctx context.Context, every time.Duration, operation string, look func(context.Context) error) {
+func sampleEvery(ctx context.Context, every time.Duration, what string, look func(context.Context) error) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	failing := false
 	for ctx.Err() == nil {
 		err := look(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			otelapi.Handle(fmt.Errorf("otel: %s: take a sample: %w", operation, err))
+			otelapi.Handle(fmt.Errorf("otel: observe %s: take a sample: %w", what, err))
 		}
 		failing = err != nil
 		select {

@@ -50,7 +50,7 @@ func TestObserveRefusesMistakes(t *testing.T) {
 		if err := unmade.Observe(t.Context(), &source{}, time.Second); err == nil {
 			t.Error("telemetry that was not made by New: got no error, want one")
 		}
-		if err := unmade.ObserveReaders(t.Context(), new(projection.Runner), time.Second); err == nil {
+		if err := unmade.Observe(t.Context(), new(projection.Runner), time.Second); err == nil {
 			t.Error("readers of telemetry that was not made by New: got no error, want one")
 		}
 	}

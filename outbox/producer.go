@@ -271,7 +271,7 @@ func (p *Producer) write(
 	var payloadTypes []string
 	for _, m := range batch {
 		n := written[m.ID]
-		receipts[m.ID] = Receipt{Enqueued: n, Duplicates: len(flow.Recipients(m, p.registry.ConsumersOf(m.PayloadType))) - n}
+		receipts[m.ID] = Receipt{Enqueued: n, Duplicates: len(flow.Recipients(m, access.ConsumersOf(p.registry, m.PayloadType))) - n}
 		if n > 0 && announce && !slices.Contains(payloadTypes, m.PayloadType) {
 			payloadTypes = append(payloadTypes, m.PayloadType)
 		}
@@ -337,7 +337,7 @@ func (p *Producer) rows(batch []*bus.Message) ([]store.NewMessage, error) {
 	rows := make([]store.NewMessage, 0, len(batch))
 	said := "" // the last payload type looked up in routes
 	for _, m := range batch {
-		all := p.registry.ConsumersOf(m.PayloadType)
+		all := access.ConsumersOf(p.registry, m.PayloadType)
 		consumers := flow.Recipients(m, all)
 		var names []string
 		if len(consumers) == len(all) && m.PayloadType != said {

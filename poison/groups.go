@@ -124,7 +124,17 @@ type Preview struct {
 	// More is true if the limit was reached. The other fields then cover the first messages that
 	// match, in the order of their ids.
 	More bool `json:"more,omitempty"`
-	PreviewCounts
+	// Oldest and Newest are when the first and the last message was poisoned.
+	Messages int       `json:"messages"`
+	Oldest   time.Time `json:"oldest,omitzero"`
+	Newest   time.Time `json:"newest,omitzero"`
+	// Conflicts counts messages whose insert id is pending: a requeue would leave them poisoned.
+	// Poisoned messages that share an insert id are not counted, although only one of them can be
+	// requeued.
+	Conflicts int `json:"conflicts"`
+	// Unhandled counts messages whose consumer and payload type no live process handles. It is 0 if
+	// no processor has reported within 7 days: see admin.Client.Processes.
+	Unhandled int `json:"unhandled"`
 	// Kinds lists the same counts by consumer and payload type.
 	Kinds []PreviewKind `json:"kinds,omitempty"`
 }
@@ -133,31 +143,24 @@ type Preview struct {
 type PreviewKind struct {
 	Consumer    string `json:"consumer"`
 	PayloadType string `json:"payload_type"`
-	PreviewCounts
+	// The counts are those of [Preview].
+	Messages  int       `json:"messages"`
+	Oldest    time.Time `json:"oldest,omitzero"`
+	Newest    time.Time `json:"newest,omitzero"`
+	Conflicts int       `json:"conflicts"`
+	Unhandled int       `json:"unhandled"`
 }
 
-// PreviewCounts counts messages.
-type PreviewCounts struct {
-	Messages int       `json:"messages"`
-	Oldest   time.Time `json:"oldest,omitzero"` // when the first one was poisoned
-	Newest   time.Time `json:"newest,omitzero"` // when the last one was poisoned
-	// Conflicts counts messages whose insert id is pending: a requeue would leave them poisoned.
-	// Poisoned messages that share an insert id are not counted, although only one of them can be
-	// requeued.
-	Conflicts int `json:"conflicts"`
-	// Unhandled counts messages whose consumer and payload type no live process handles. It is 0 if
-	// no processor has reported within 7 days: see admin.Client.Processes.
-	Unhandled int `json:"unhandled"`
-}
-
-func (c *PreviewCounts) add(o PreviewCounts) {
-	if c.Oldest.IsZero() || o.Oldest.Before(c.Oldest) {
-		c.Oldest = o.Oldest
+// add counts the messages of a kind.
+func (p *Preview) add(k PreviewKind) {
+	if p.Oldest.IsZero() || k.Oldest.Before(p.Oldest) {
+		p.Oldest = k.Oldest
 	}
-	if o.Newest.After(c.Newest) {
-		c.Newest = o.Newest
+	if k.Newest.After(p.Newest) {
+		p.Newest = k.Newest
 	}
-	c.Messages, c.Conflicts, c.Unhandled = c.Messages+o.Messages, c.Conflicts+o.Conflicts, c.Unhandled+o.Unhandled
+	p.Messages, p.Conflicts, p.Unhandled = p.Messages+k.Messages, p.Conflicts+k.Conflicts, p.Unhandled+k.Unhandled
+	p.Kinds = append(p.Kinds, k)
 }
 
 // Preview counts up to limit messages that match, before they are requeued or discarded. It reads
@@ -200,15 +203,14 @@ func (s *Store) preview(ctx context.Context, db bun.IDB, filter Filter, limit in
 	alive := slices.DeleteFunc(slices.Clone(fleet), func(p admin.Process) bool { return p.Status != admin.ProcessAlive })
 	for _, row := range seen.Kinds {
 		k := PreviewKind{
-			row.ConsumerType, row.PayloadType,
-			PreviewCounts{Messages: row.Messages, Oldest: row.Oldest, Newest: row.Newest, Conflicts: row.Conflicts},
+			Consumer: row.ConsumerType, PayloadType: row.PayloadType,
+			Messages: row.Messages, Oldest: row.Oldest, Newest: row.Newest, Conflicts: row.Conflicts,
 		}
 		takes := func(c admin.ProcessConsumer) bool { return heartbeat.Consumer(c).Takes(k.Consumer, k.PayloadType) }
 		if len(fleet) > 0 && !slices.ContainsFunc(alive, func(p admin.Process) bool { return slices.ContainsFunc(p.Consumers, takes) }) {
 			k.Unhandled = k.Messages
 		}
-		p.add(k.PreviewCounts)
-		p.Kinds = append(p.Kinds, k)
+		p.add(k)
 	}
 	p.At = seen.Now
 	p.More = len(seen.IDs) >= limit && seen.IDs[len(seen.IDs)-1] < p.UpTo

@@ -85,7 +85,7 @@ func (s *shard) convertAll(ctx context.Context, b outgoingBatch, rows []store.Ev
 // obsolete.
 func (l *logForwarder) outgoing(ctx context.Context, codec bus.Codec, row store.Event) (record broker.Record, m *bus.Message, err error) {
 	text, err := l.types.Upcast(ctx, row.Type, row.Schema, row.Data)
-	if errors.Is(err, eventlog.ErrSkipEvent) {
+	if access.Obsolete(err) {
 		return broker.Record{}, nil, nil
 	}
 	if err != nil {

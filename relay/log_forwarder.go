@@ -168,7 +168,7 @@ func (l *logForwarder) check(s *store.Store, log *eventlog.Log) error {
 	} else if log == nil {
 		wrong(errors.New("there is no event log: give it to RunnerConfig.Log"))
 	} else {
-		errs = append(errs, l.fits(log.Types()))
+		errs = append(errs, l.fits(logaccess.Types(log)))
 	}
 	return errors.Join(errs...)
 }
@@ -197,7 +197,7 @@ func (l *logForwarder) fits(types *eventlog.Types) error {
 
 // complete adds what depends on the event types.
 func (l *logForwarder) complete(s *services) {
-	types := s.log.Types()
+	types := logaccess.Types(s.log)
 	l.types = types
 	if l.routes[tombstone] == nil {
 		r := &route{name: tombstone, public: tombstone, goType: reflect.TypeFor[eventlog.Tombstoned](), destination: l.inOrder[0].destination}

@@ -61,7 +61,7 @@ func ExampleScheduler_Trigger() {
 		db        *bun.DB // opened by the application
 		scheduler *schedule.Scheduler
 	)
-	schedules, _, err := scheduler.List(ctx, db, schedule.Filter{Tag: "caches"}, schedule.Page{})
+	schedules, _, err := scheduler.List(ctx, db, schedule.Filter{Tag: "caches"}, admin.Page{})
 	if err != nil {
 		fmt.Println(err)
 		return

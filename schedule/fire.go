@@ -178,7 +178,7 @@ func (p *Processor) note(row store.Schedule, at time.Time, cause error) store.Fi
 	if cause != nil {
 		f.Error = errorlog.Text(cause)
 	} else {
-		f.Messages = len(p.registry.ConsumersOf(row.PayloadType))
+		f.Messages = len(access.ConsumersOf(p.registry, row.PayloadType))
 	}
 	return f
 }
@@ -223,7 +223,7 @@ func (p *Processor) decodable(ctx context.Context, row store.Schedule) error {
 	_, err := isolate.Until(ctx, "schedule: decode", &p.abandoned, func(context.Context) (struct{}, error) {
 		_, schema, _ := headersOf(row)
 		m := &bus.Message{PayloadType: row.PayloadType, Payload: row.Payload, Schema: schema}
-		for _, c := range p.registry.ConsumersOf(row.PayloadType) {
+		for _, c := range access.ConsumersOf(p.registry, row.PayloadType) {
 			if err := access.CheckStored(c, p.registry.Codec(), m); err != nil && !access.IsNewer(err) {
 				return struct{}{}, err
 			}

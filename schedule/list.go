@@ -73,22 +73,11 @@ type Filter struct {
 	Tag string
 }
 
-// Page selects a part of a listing. The zero value is the first page.
-type Page struct {
-	// Size is the maximum number of schedules in the page: 1 to 1000. Defaults to 50.
-	Size int `json:"size"`
-	// After is the position that the listing returned, or empty for the start. It may be stored,
-	// for example in a link.
-	After string `json:"after"`
-	// Brief omits payloads and headers. A payload may have 1 MiB.
-	Brief bool `json:"brief,omitempty"`
-}
-
 // List returns a page of the schedules that match, in the order in which they were first written,
 // and the next page, which is nil after the last one. Given a transaction, it reads there. A page
 // that List did not return, or a Size above 1000, is bus.ErrInvalidOption. A Name or Tag of more
 // than 255 bytes is bus.ErrTooLarge, and one that is not valid text is bus.ErrInvalidText.
-func (s *Scheduler) List(ctx context.Context, db bun.IDB, filter Filter, page Page) ([]Schedule, *Page, error) {
+func (s *Scheduler) List(ctx context.Context, db bun.IDB, filter Filter, page admin.Page) ([]Schedule, *admin.Page, error) {
 	size, place, mistake := paging.Start(page.Size, page.After)
 	st, db, err := s.stores.Of(db, errUnmade)
 	if err = errors.Join(err, mistake, limits.CheckKey("name", filter.Name), limits.CheckKey("tag", filter.Tag)); err != nil {
@@ -98,10 +87,10 @@ func (s *Scheduler) List(ctx context.Context, db bun.IDB, filter Filter, page Pa
 	if err != nil {
 		return nil, nil, dberr.Wrap(err, "schedule: list")
 	}
-	var next *Page
+	var next *admin.Page
 	if len(rows) > size {
 		rows = rows[:size]
-		next = &Page{Size: size, After: paging.After(paging.Place{ID: rows[size-1].ID}), Brief: page.Brief}
+		next = &admin.Page{Size: size, After: paging.After(paging.Place{ID: rows[size-1].ID}), Brief: page.Brief}
 	}
 	return store.Each(rows, newSchedule), next, nil
 }

@@ -250,7 +250,7 @@ func (b *batch) decodeAll(ctx context.Context) (events []eventlog.RecordedEvent,
 	for i, m := range b.messages {
 		data, err := logaccess.Decode(ctx, b.runner.log, m)
 		switch {
-		case errors.Is(err, eventlog.ErrSkipEvent):
+		case access.Obsolete(err):
 		case err != nil && i > 0:
 			return events, m.Event.Position - 1, nil
 		case err != nil:
@@ -303,7 +303,7 @@ func (b *batch) consume(ctx context.Context, m *bus.Message) error {
 	if b.Batch == nil {
 		return b.call(ctx, m, func() error {
 			event, err := logaccess.Decode(ctx, b.runner.log, m)
-			if errors.Is(err, eventlog.ErrSkipEvent) {
+			if access.Obsolete(err) {
 				return nil
 			}
 			if err != nil {

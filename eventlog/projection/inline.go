@@ -116,7 +116,7 @@ func (i *Inline) rebuild(ctx context.Context, s *store.Store, db *bun.DB, tx bun
 			page.After = row.Sequence
 			m := (&batch{shard: i.reader.shards[0]}).message(row, true)
 			data, err := logaccess.Decode(ctx, log, m)
-			if errors.Is(err, eventlog.ErrSkipEvent) {
+			if access.Obsolete(err) {
 				continue
 			}
 			if err != nil {

@@ -87,7 +87,7 @@ func NewRunner(db *bun.DB, log *eventlog.Log, config RunnerConfig, projections .
 	r.config, err = config.complete(s.RowLocks())
 	errs = append(errs, err)
 	for _, p := range projections {
-		added, err := newReader(p, log.Types())
+		added, err := newReader(p, logaccess.Types(log))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("projection: NewRunner: %w", err))
 			continue
@@ -213,7 +213,7 @@ func (r *Runner) enter(ctx context.Context, reader *reader) error {
 	rows, err := r.subscriptions(ctx, r.db, reader)
 	if err == nil && len(rows) == 0 {
 		if reader.StartAtHead {
-			if sub.Position, err = r.log.Head(ctx, r.db); err != nil {
+			if sub.Position, err = r.store.EventLog.Head(ctx, r.db); err != nil {
 				return err
 			}
 		}
@@ -232,7 +232,7 @@ func (r *Runner) enter(ctx context.Context, reader *reader) error {
 				"projection %q version %d: Shards %d: it has %d already: raise the Version", reader.Name, reader.Version, reader.Shards,
 				row.Shards,
 			)
-		case !reader.same(row.Filter, r.log.Types()):
+		case !reader.same(row.Filter, r.logaccess.Types(log)):
 			return fmt.Errorf(
 				"projection %q version %d reads %s, but under this version it has read %s: raise the Version", reader.Name, reader.Version,
 				reader.filter, row.Filter,

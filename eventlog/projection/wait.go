@@ -150,7 +150,7 @@ func (r *Runner) catchUp(ctx context.Context) error {
 	if _, err := r.log.AssignPositions(ctx, r.db); err != nil {
 		return err
 	}
-	head, err := r.log.Head(ctx, r.db)
+	head, err := r.store.EventLog.Head(ctx, r.db)
 	if err != nil {
 		return err
 	}

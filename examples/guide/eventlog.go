@@ -33,9 +33,11 @@ func (Sent) PayloadType() string     { return "item.sent" }
 func ItemEvents() (*eventlog.Types, error) {
 	return eventlog.NewTypes(
 		eventlog.Event[Sent](),
-		eventlog.Event[Received](eventlog.Schema(2), eventlog.Upcaster(1, countSingly), eventlog.PayloadAliases("item.bought")),
+		eventlog.Event[Received]("item.bought"),
 	)
 }
+
+func (Received) Upcasters() []bus.Upcaster { return []bus.Upcaster{countSingly} }
 
 func countSingly(_ context.Context, text []byte) ([]byte, error) {
 	var old struct {

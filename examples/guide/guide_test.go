@@ -170,7 +170,7 @@ func TestScheduling(t *testing.T) {
 		}
 	}
 	bustest.RequireScheduled[guide.ReportDue](t, f, nil)
-	named, _, err := f.Scheduler.List(f.Context(), f.db, schedule.Filter{Tag: "reports"}, schedule.Page{})
+	named, _, err := f.Scheduler.List(f.Context(), f.db, schedule.Filter{Tag: "reports"}, admin.Page{})
 	if err != nil || len(named) != 2 {
 		t.Fatalf("schedules after two boots: got %+v, %v, want 2", named, err)
 	}

@@ -102,7 +102,7 @@ func TestSchedulesOfTheGuideAreDeclaredAtTheStart(t *testing.T) {
 		guide.Schedules, fx.Populate(&scheduler))
 	app.RequireStart()
 	defer app.RequireStop()
-	if found, _, err := scheduler.List(t.Context(), db, schedule.Filter{Tag: "reports"}, schedule.Page{}); err != nil || len(found) != 2 {
+	if found, _, err := scheduler.List(t.Context(), db, schedule.Filter{Tag: "reports"}, admin.Page{}); err != nil || len(found) != 2 {
 		t.Errorf("schedules: got %d, %v, want the two of the guide", len(found), err)
 	}
 }

@@ -53,7 +53,7 @@ func (s *Shop) Report(ctx context.Context, _ ReportDue) error {
 // HoldReports keeps reports from being made, but one now.
 func HoldReports(ctx context.Context, db bun.IDB, scheduler *schedule.Scheduler) error {
 	// snippet: manage
-	reports, _, err := scheduler.List(ctx, db, schedule.Filter{Tag: "reports"}, schedule.Page{})
+	reports, _, err := scheduler.List(ctx, db, schedule.Filter{Tag: "reports"}, admin.Page{})
 	if err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ func runServices(ctx context.Context, db *bun.DB, registry *bus.Registry, receiv
 		processor.Run, // runs the consumers, those that publish among them
 		runner.Run,    // takes over what arrives; not needed where nothing does
 		func(ctx context.Context) error { return telemetry.Observe(ctx, processor, 15*time.Second) },
-		func(ctx context.Context) error { return telemetry.ObserveReceivers(ctx, runner, 15*time.Second) },
+		func(ctx context.Context) error { return telemetry.Observe(ctx, runner, 15*time.Second) },
 	}
 	ctx, stop := context.WithCancel(ctx) // when one ends, so do the others
 	defer stop()

@@ -38,7 +38,7 @@ func TestMissingTablesHaveOneName(t *testing.T) {
 			"schedule: check: ":              schedules.Check(ctx),
 			"schedule: run: ":                schedules.Run(ctx),
 			`schedule: write schedule "n": `: testapp.Second(scheduler.Upsert(ctx, db, order{}, "@daily", "UTC", schedule.Name("n"))),
-			"schedule: list: ":               testapp.Third(scheduler.List(ctx, db, schedule.Filter{}, schedule.Page{})),
+			"schedule: list: ":               testapp.Third(scheduler.List(ctx, db, schedule.Filter{}, admin.Page{})),
 			"schedule: pause 1: ":            scheduler.Pause(ctx, db, 1),
 			"schedule: trigger 1: ":          scheduler.Trigger(ctx, db, 1),
 			`schedule: delete by tag "t": `:  testapp.Second(scheduler.DeleteByTag(ctx, db, "t")),

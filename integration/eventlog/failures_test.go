@@ -255,16 +255,21 @@ type deaf struct{ cause error }
 func (d *deaf) Error() string { return d.cause.Error() }
 func (d *deaf) Unwrap() error { return d.cause }
 
+// formless is moved with an upcaster that panics.
+type formless struct{}
+
+func (formless) PayloadType() string { return "account.moved" }
+
+func (formless) Upcasters() []bus.Upcaster {
+	return []bus.Upcaster{func(context.Context, []byte) ([]byte, error) { panic("no form") }}
+}
+
 // TestWhatPanicsIsAFailureOfAProjection, and not the end of the process: its goroutines have nobody above them who
 // would recover.
 func TestWhatPanicsIsAFailureOfAProjection(t *testing.T) {
 	t.Parallel()
 	none := func(context.Context, bun.Tx, []eventlog.RecordedEvent) error { return nil }
-	upcasting, err := eventlog.NewTypes(eventlog.Event[opened](), eventlog.Event[moved](eventlog.Schema(2),
-		eventlog.Upcaster(1, func(context.Context, []byte) ([]byte, error) { panic("no form") })))
-	if err != nil {
-		t.Fatal(err)
-	}
+	upcasting := testapp.Must[*eventlog.Types](t)(eventlog.NewTypes(eventlog.Event[opened](), eventlog.Event[formless]()))
 	for name, test := range map[string]struct {
 		types      *eventlog.Types
 		config     projection.RunnerConfig

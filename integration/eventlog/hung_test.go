@@ -207,6 +207,17 @@ func mustEnd(t *testing.T, run func(context.Context) error, inside func() bool, 
 	}
 }
 
+// hanging is moved with an upcaster that calls the function of its context.
+type hanging struct{}
+
+type hangKey struct{}
+
+func (hanging) PayloadType() string { return "account.moved" }
+
+func (hanging) Upcasters() []bus.Upcaster {
+	return []bus.Upcaster{func(ctx context.Context, text []byte) ([]byte, error) { ctx.Value(hangKey{}).(func())(); return text, nil }}
+}
+
 // TestAnUpcasterThatHangs in a projection is left behind like its function: others go on, and Run ends.
 func TestAnUpcasterThatHangs(t *testing.T) {
 	t.Parallel()
@@ -215,14 +226,15 @@ func TestAnUpcasterThatHangs(t *testing.T) {
 		var calls atomic.Int64
 		release := make(chan struct{})
 		free := sync.OnceFunc(func() { close(release) })
-		hangs := eventlog.Upcaster(1, func(_ context.Context, text []byte) ([]byte, error) { calls.Add(1); <-release; return text, nil })
-		now := testapp.Must[*eventlog.Types](t)(eventlog.NewTypes(eventlog.Event[opened](), eventlog.Event[moved](eventlog.Schema(2), hangs)))
+		now := testapp.Must[*eventlog.Types](t)(eventlog.NewTypes(eventlog.Event[opened](), eventlog.Event[hanging]()))
 		a := setup{types: now}.newApp(t, db)
-		p := balances()
-		p.Timeout = 100 * time.Millisecond
+		p := projection.Projection{Name: "balances", Timeout: 100 * time.Millisecond,
+			On: []projection.Handler{projection.On(func(context.Context, bun.Tx, hanging) error { return nil })}}
 		config := projection.RunnerConfig{PollInterval: 20 * time.Millisecond, DrainTimeout: time.Second}
 		r := testapp.Must[*projection.Runner](t)(projection.NewRunner(db, a.log, config, p))
-		mustEnd(t, r.Run, func() bool { return calls.Load() > 0 }, free)
+		hang := func() { calls.Add(1); <-release }
+		run := func(ctx context.Context) error { return r.Run(context.WithValue(ctx, hangKey{}, hang)) }
+		mustEnd(t, run, func() bool { return calls.Load() > 0 }, free)
 	})
 }
 

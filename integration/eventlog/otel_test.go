@@ -71,7 +71,7 @@ func TestTelemetryOfTheEventLog(t *testing.T) {
 	l.append("account-1", eventlog.AnyVersion, moved{3})
 	ctx, cancel := context.WithCancel(l.ctx)
 	done := make(chan error)
-	go func() { done <- telemetry.ObserveReaders(ctx, r, time.Hour) }()
+	go func() { done <- telemetry.Observe(ctx, r, time.Hour) }()
 	defer func() {
 		cancel()
 		if err := <-done; err != nil {

@@ -85,7 +85,7 @@ func TestSchedulesChangeInAnyTransaction(t *testing.T) {
 		var names []string
 		list := func() string {
 			names = nil
-			all, _, err := s.List(t.Context(), db, schedule.Filter{}, schedule.Page{})
+			all, _, err := s.List(t.Context(), db, schedule.Filter{}, admin.Page{})
 			for _, one := range must(all, err)(t) {
 				names = append(names, one.Name)
 			}

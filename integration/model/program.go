@@ -269,7 +269,7 @@ func (p *Program) WriteSchedule(payload int) {
 
 // ChangeSchedule implements Application.
 func (p *Program) ChangeSchedule(change ScheduleChange) bool {
-	found, _, err := p.scheduler.List(p.ctx, p.handle, schedule.Filter{Name: scheduled}, schedule.Page{})
+	found, _, err := p.scheduler.List(p.ctx, p.handle, schedule.Filter{Name: scheduled}, admin.Page{})
 	if must(err); len(found) == 0 {
 		return false
 	}

@@ -164,8 +164,8 @@ func TestFiltersThatNothingCanMatch(t *testing.T) {
 		for _, text := range []string{"a\x00b", "a\xff"} {
 			for what, err := range map[string]error{
 				"delete by tag":      testapp.Second(s.DeleteByTag(ctx, tx, text)),
-				"list by name":       testapp.Third(s.List(ctx, tx, schedule.Filter{Name: text}, schedule.Page{})),
-				"list by tag":        testapp.Third(s.List(ctx, tx, schedule.Filter{Tag: text}, schedule.Page{})),
+				"list by name":       testapp.Third(s.List(ctx, tx, schedule.Filter{Name: text}, admin.Page{})),
+				"list by tag":        testapp.Third(s.List(ctx, tx, schedule.Filter{Tag: text}, admin.Page{})),
 				"count by error":     testapp.Second(p.Count(ctx, tx, poison.Filter{Error: text})),
 				"count by consumer":  testapp.Second(p.Count(ctx, tx, poison.Filter{Consumer: text})),
 				"requeue by payload": testapp.Second(p.RequeueWhere(ctx, tx, poison.Filter{PayloadType: text}, 1)),

@@ -222,6 +222,17 @@ func TestARouteThatHangsInALogForwarder(t *testing.T) {
 	mustEnd(t, r.Run, func() bool { return calls.Load() > 0 }, free)
 }
 
+// hanging is deposited with an upcaster that calls the function of its context.
+type hanging struct{}
+
+type hangKey struct{}
+
+func (hanging) PayloadType() string { return "account.deposited" }
+
+func (hanging) Upcasters() []bus.Upcaster {
+	return []bus.Upcaster{func(ctx context.Context, text []byte) ([]byte, error) { ctx.Value(hangKey{}).(func())(); return text, nil }}
+}
+
 // TestAnUpcasterThatHangsInALogForwarder does not keep Run from ending.
 func TestAnUpcasterThatHangsInALogForwarder(t *testing.T) {
 	t.Parallel()
@@ -231,13 +242,15 @@ func TestAnUpcasterThatHangsInALogForwarder(t *testing.T) {
 	var calls atomic.Int64
 	release := make(chan struct{})
 	free := sync.OnceFunc(func() { close(release) })
-	types := testapp.Must[*eventlog.Types](t)(eventlog.NewTypes(eventlog.Event[opened](), eventlog.Event[deposited](eventlog.Schema(2),
-		eventlog.Upcaster(1, func(_ context.Context, text []byte) ([]byte, error) { calls.Add(1); <-release; return text, nil }))))
+	types := testapp.Must[*eventlog.Types](t)(eventlog.NewTypes(eventlog.Event[opened](), eventlog.Event[hanging]()))
 	registry := testapp.Must[*bus.Registry](t)(bus.RegistryConfig{Events: types}.NewRegistry())
 	producer := testapp.Must[*outbox.Producer](t)(outbox.NewProducer(registry, outbox.ProducerConfig{}))
 	log := testapp.Must[*eventlog.Log](t)(eventlog.NewLog(registry, producer, eventlog.LogConfig{}))
-	r := testapp.Must[*relay.Runner](t)(relay.NewRunner(db, registry, quiet(log), bank(newBroker())))
-	mustEnd(t, r.Run, func() bool { return calls.Load() > 0 }, free)
+	config := relay.LogConfig{Source: "/bank", AttemptDelay: 1, Routes: []relay.Route{relay.To[hanging]("accounts")}}
+	forwarder := relay.NewLogForwarder("ledger", newBroker(), config)
+	r := testapp.Must[*relay.Runner](t)(relay.NewRunner(db, registry, quiet(log), forwarder))
+	hang := func() { calls.Add(1); <-release }
+	mustEnd(t, func(ctx context.Context) error { return r.Run(context.WithValue(ctx, hangKey{}, hang)) }, func() bool { return calls.Load() > 0 }, free)
 }
 
 // TestAMapPayloadThatTimesOut: it looks something up, under a timeout of its own, which passes for one event. That is a failed attempt

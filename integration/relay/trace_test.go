@@ -156,7 +156,7 @@ func TestReceiversAreShown(t *testing.T) {
 		testapp.Eventually(t, "it is paused", func() bool { return s.stats().Paused != "" })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- telemetry.ObserveReceivers(ctx, s.runner, 10*time.Millisecond) }()
+		go func() { done <- telemetry.Observe(ctx, s.runner, 10*time.Millisecond) }()
 		defer func() { cancel(); <-done }()
 		var got map[string]float64
 		testapp.Eventually(t, "it is shown", func() bool { got = telemetry.points(t); return len(got) > 0 })

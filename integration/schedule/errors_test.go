@@ -117,7 +117,7 @@ func TestScheduleConstructorsReportEverything(t *testing.T) {
 	var store poison.Store
 	for _, err := range []error{
 		testapp.Second(scheduler.Create(t.Context(), nil, order{}, "@daily", "UTC")), testapp.Third(scheduler.List(t.Context(), nil,
-			schedule.Filter{}, schedule.Page{})),
+			schedule.Filter{}, admin.Page{})),
 		scheduler.UpdatePayload(t.Context(), nil, 1, order{}),
 		testapp.Second(store.Get(t.Context(), nil, 1)), store.EditAndRequeue(t.Context(), nil, 1, order{}),
 	} {

@@ -34,7 +34,7 @@ func TestSchedulesAreListedInPages(t *testing.T) {
 			sent = nil
 			var got []int64
 			pages := 0
-			for page := (&schedule.Page{Size: 3, Brief: brief}); page != nil; pages++ {
+			for page := (&admin.Page{Size: 3, Brief: brief}); page != nil; pages++ {
 				var rows []schedule.Schedule
 				var err error
 				if rows, page, err = s.List(ctx, hooked, schedule.Filter{Tag: "t"}, *page); err != nil {
@@ -70,7 +70,7 @@ func TestSchedulesAreListedInPages(t *testing.T) {
 				t.Errorf("get %d: got %v, want ErrNotFound", id, err)
 			}
 		}
-		for _, page := range []schedule.Page{{Size: -1}, {Size: 1001}, {After: "!"}, {After: "e30"}} {
+		for _, page := range []admin.Page{{Size: -1}, {Size: 1001}, {After: "!"}, {After: "e30"}} {
 			if _, _, err := s.List(ctx, db, schedule.Filter{}, page); !errors.Is(err, bus.ErrInvalidOption) {
 				t.Errorf("page %+v: got %v, want ErrInvalidOption", page, err)
 			}
@@ -110,7 +110,7 @@ func TestLastFiresOfASchedule(t *testing.T) {
 				t.Errorf("fire %d: got %+v", i, f)
 			}
 		}
-		if list, _, err := s.List(ctx, db, schedule.Filter{Name: "n"}, schedule.Page{Brief: true}); err != nil || len(list) != 1 ||
+		if list, _, err := s.List(ctx, db, schedule.Filter{Name: "n"}, admin.Page{Brief: true}); err != nil || len(list) != 1 ||
 			!slices.Equal(list[0].Recent, got.Recent) {
 			t.Errorf("list: got %+v and %v, want the same fires", list, err)
 		}

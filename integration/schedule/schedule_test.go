@@ -40,7 +40,7 @@ func fireSchedules(ctx context.Context, a *app, config schedule.ProcessorConfig)
 // rowsOf is the first page of schedules.
 func rowsOf(t *testing.T, s *schedule.Scheduler, db bun.IDB, filter schedule.Filter) []schedule.Schedule {
 	t.Helper()
-	rows, _, err := s.List(t.Context(), db, filter, schedule.Page{})
+	rows, _, err := s.List(t.Context(), db, filter, admin.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		}
 	}
 	if testapp.Second(s.Create(ctx, nil, order{}, "@daily", "UTC")) == nil ||
-		testapp.Third(s.List(ctx, (*bun.DB)(nil), schedule.Filter{}, schedule.Page{})) == nil {
+		testapp.Third(s.List(ctx, (*bun.DB)(nil), schedule.Filter{}, admin.Page{})) == nil {
 		t.Error("a nil database handle: got no error")
 	}
 	if _, err := schedule.NewProcessor(db, a.Registry, a.Producer, schedule.ProcessorConfig{Concurrency: 2}); err == nil {

@@ -58,7 +58,7 @@ func TestColumnsOfALaterVersionStopNothing(t *testing.T) {
 		scheduler := testapp.Must[*schedule.Scheduler](t)(schedule.NewScheduler(a.Registry, schedule.SchedulerConfig{}))
 		id := testapp.Must[int64](t)(scheduler.Upsert(t.Context(), db, order{ID: "3"}, "@yearly", "UTC", schedule.Name("n")))
 		testapp.OK(t, scheduler.Trigger(t.Context(), db, id))
-		if list, _, err := scheduler.List(t.Context(), db, schedule.Filter{}, schedule.Page{}); err != nil || len(list) != 1 {
+		if list, _, err := scheduler.List(t.Context(), db, schedule.Filter{}, admin.Page{}); err != nil || len(list) != 1 {
 			t.Errorf("schedules: got %d, error %v", len(list), err)
 		}
 		fires := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, a.Registry, a.Producer, schedule.ProcessorConfig{}))

@@ -378,7 +378,7 @@ func (d stored) scheduled(t *testing.T, expression, zone, name, tag string) {
 		}
 		return
 	}
-	rows, _, err := s.List(t.Context(), d.db, schedule.Filter{}, schedule.Page{})
+	rows, _, err := s.List(t.Context(), d.db, schedule.Filter{}, admin.Page{})
 	if err != nil || len(rows) != 1 || rows[0].Expression != expression || rows[0].Zone != zone || rows[0].Name != name || rows[0].Tag != tag {
 		t.Fatalf("%s: got %+v and error %v, want %q in %q, %q, %q", d.db.Dialect().Name(), rows, err, expression, zone, name, tag)
 	}

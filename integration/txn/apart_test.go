@@ -54,7 +54,7 @@ func TestWritesApartFromTheTransactionAreRefused(t *testing.T) {
 			_, err := store.Requeue(ctx, &tx, 1)
 			return err
 		})
-		written, _, listErr := s.List(t.Context(), db, schedule.Filter{}, schedule.Page{})
+		written, _, listErr := s.List(t.Context(), db, schedule.Filter{}, admin.Page{})
 		if err = errors.Join(err, listErr); err != nil || len(a.Pending()) != 1 || len(written) != 2 {
 			t.Errorf("in the transaction: got %v and %d messages, want one of each", err, len(a.Pending()))
 		}

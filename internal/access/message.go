@@ -67,3 +67,6 @@ var (
 	// DecodeFailure returns the outcome of a message whose payload could not be upcast to a Go type.
 	DecodeFailure = hooks.Function[func(m *bus.Message, goType reflect.Type, err error) error]("bus.DecodeFailure")
 )
+
+// Obsolete reports whether an upcaster has given up a payload with bus.Discard.
+func Obsolete(err error) bool { return bus.OutcomeOf(err).Outcome == bus.Discarded }

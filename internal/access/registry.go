@@ -30,6 +30,10 @@ var (
 	// consumer needs a key and there is none.
 	SetKey = hooks.Function[func(r *bus.Registry, m *bus.Message) error]("bus.SetKey")
 
+	// ConsumersOf returns the consumers of a payload type, by its current or a former name, including
+	// declared ones, or nil if there are none. The slice is shared: do not modify it.
+	ConsumersOf = hooks.Function[func(r *bus.Registry, payloadType string) []bus.Consumer]("bus.ConsumersOf")
+
 	// AllPayloadTypes returns every payload type that has a consumer, aliases included, sorted.
 	AllPayloadTypes = hooks.Function[func(r *bus.Registry) []string]("bus.PayloadTypes")
 

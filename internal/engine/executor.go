@@ -207,11 +207,8 @@ func (e *executor) payload(ctx context.Context, m *bus.Message) ([]byte, error) 
 		return m.Payload, nil
 	}
 	payload, err := access.Events(e.registry).Upcast(ctx, m.PayloadType, m.Event.Schema, m.Payload)
-	switch {
-	case errors.Is(err, store.ErrDropped):
-		return nil, bus.Discard(err)
-	case errors.Is(err, store.ErrNewer):
-		return nil, access.StandBack(m.CreatedAt, err)
+	if access.IsNewer(err) {
+		err = access.StandBack(m.CreatedAt, err)
 	}
 	return payload, err
 }

@@ -17,6 +17,9 @@ var (
 	// Registry returns the registry that the log was made with, or nil for a nil or zero Log.
 	Registry = hooks.Function[func(l *eventlog.Log) *bus.Registry]("eventlog.Registry")
 
+	// Types returns the event types of a log.
+	Types = hooks.Function[func(l *eventlog.Log) *eventlog.Types]("eventlog.Types")
+
 	// Import appends events recorded by another service, in the given order, in the transaction. Each
 	// message has an ID, which the event keeps, a PayloadType, a Payload in the newest schema here,
 	// Headers, and an Event with its Stream. Streams may have any version. The errors are those of
@@ -33,8 +36,8 @@ var (
 		types bus.EventTypes, yield func(name string, aliases []string, goType reflect.Type, schema int),
 	)]("eventlog.EachType")
 
-	// Decode upcasts and decodes the event that a message delivers. For an obsolete event it returns
-	// eventlog.ErrSkipEvent.
+	// Decode upcasts and decodes the event that a message delivers. For an obsolete event
+	// access.Obsolete is true for the error.
 	Decode = hooks.Function[func(ctx context.Context, l *eventlog.Log, m *bus.Message) (bus.Payload, error)]("eventlog.Decode")
 
 	// Snapshot returns the last snapshot of a kind, and false if there is none. For a stream or kind

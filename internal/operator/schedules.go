@@ -35,7 +35,7 @@ const nextFires = 5
 // following page, or nil if there is none.
 func (s *Schedules) List(ctx context.Context, filter schedule.Filter, page admin.Page) (found []Schedule, next *admin.Page, err error) {
 	rows, err := look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]schedule.Schedule, error) {
-		rows, after, err := s.access.Schedules.List(ctx, db, filter, schedule.Page{Size: page.Size, After: page.After, Brief: true})
+		rows, after, err := s.access.Schedules.List(ctx, db, filter, admin.Page{Size: page.Size, After: page.After, Brief: true})
 		if after != nil {
 			next = &admin.Page{Size: after.Size, After: after.After}
 		}

@@ -93,9 +93,3 @@ func (s *EventStore) FillIn(ctx context.Context, db bun.IDB, messages []dialect.
 	}
 	return nil
 }
-
-// ErrDropped is eventlog.ErrSkipEvent.
-var ErrDropped = errors.New("the event is obsolete")
-
-// ErrNewer is matched by the error of an event in a schema that only a newer release knows.
-var ErrNewer = errors.New("a newer release has written the event")

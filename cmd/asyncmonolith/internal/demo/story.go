@@ -155,7 +155,7 @@ func (d *Demo) plan(ctx context.Context) error {
 	if err := d.scheduler.Sync(ctx, d.db, "shop", set...); err != nil {
 		return err
 	}
-	all, _, err := d.scheduler.List(ctx, d.db, schedule.Filter{}, schedule.Page{})
+	all, _, err := d.scheduler.List(ctx, d.db, schedule.Filter{}, admin.Page{})
 	if err != nil {
 		return err
 	}
