@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -198,7 +197,7 @@ type Filter struct {
 	Crashed bool `json:"crashed,omitempty"`
 	// Retrying selects messages that have failed and are to be retried.
 	Retrying bool `json:"retrying,omitempty"`
-	// OlderThan selects messages produced at least this long ago: 0 or more.
+	// OlderThan selects messages produced at least this long ago: 0 or more. In JSON it is in nanoseconds.
 	OlderThan time.Duration `json:"older_than,omitempty"`
 }
 

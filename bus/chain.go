@@ -46,9 +46,9 @@ func Compose(h Handler, layers ...Middleware) Handler {
 	return h
 }
 
-// ComposeProduce wraps produce in layers. The first layer listed is the outermost. If produce is
+// composeProduce wraps produce in layers. The first layer listed is the outermost. If produce is
 // nil, the library ends the chain with a function for each batch. A nil layer panics.
-func ComposeProduce(produce ProduceFunc, layers ...ProduceMiddleware) ProduceFunc {
+func composeProduce(produce ProduceFunc, layers ...ProduceMiddleware) ProduceFunc {
 	if produce == nil {
 		produce = write
 	}

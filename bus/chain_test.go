@@ -54,7 +54,7 @@ func TestComposeSendPutsTheFirstLayerOutermost(t *testing.T) {
 			}
 		}
 	}
-	send := bus.ComposeProduce(func(context.Context, *bus.Batch) error { got = append(got, "insert"); return nil }, layer("first"),
+	send := access.ComposeProduce(func(context.Context, *bus.Batch) error { got = append(got, "insert"); return nil }, layer("first"),
 		layer("second"))
 	if err := send(t.Context(), &bus.Batch{Messages: []*bus.Message{{}, {}}}); err != nil {
 		t.Errorf("got error %v, want none", err)
@@ -68,8 +68,8 @@ func TestComposeWithoutLayersIsTheHandler(t *testing.T) {
 	if err := bus.Compose(func(context.Context, *bus.Message) error { ran++; return nil })(t.Context(), nil); err != nil {
 		t.Errorf("Compose: got error %v, want none", err)
 	}
-	if err := bus.ComposeProduce(func(context.Context, *bus.Batch) error { ran++; return nil })(t.Context(), nil); err != nil {
-		t.Errorf("ComposeProduce: got error %v, want none", err)
+	if err := access.ComposeProduce(func(context.Context, *bus.Batch) error { ran++; return nil })(t.Context(), nil); err != nil {
+		t.Errorf("a chain: got error %v, want none", err)
 	}
 	if ran != 2 {
 		t.Errorf("got %d calls, want 2", ran)
@@ -86,7 +86,7 @@ func TestTheEndOfAChainComesWithWhatIsSent(t *testing.T) {
 		}
 	}
 	var written []string
-	err := access.RunProduce(t.Context(), bus.ComposeProduce(nil, forget), left, func(_ context.Context, messages []*bus.Message) error {
+	err := access.RunProduce(t.Context(), access.ComposeProduce(nil, forget), left, func(_ context.Context, messages []*bus.Message) error {
 		for _, m := range messages {
 			written = append(written, m.PayloadType)
 		}
@@ -116,7 +116,7 @@ func TestAChainRefusesWhatALayerHasMadeItself(t *testing.T) {
 	other := func(next bus.ProduceFunc) bus.ProduceFunc {
 		return func(ctx context.Context, b *bus.Batch) error { return next(ctx, &bus.Batch{Messages: b.Messages}) }
 	}
-	err := access.RunProduce(t.Context(), bus.ComposeProduce(nil, other), nil, func(context.Context, []*bus.Message) error { return nil })
+	err := access.RunProduce(t.Context(), access.ComposeProduce(nil, other), nil, func(context.Context, []*bus.Message) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "a batch of its own") {
 		t.Errorf("send: got %v, want an error that says so", err)
 	}

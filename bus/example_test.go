@@ -45,8 +45,8 @@ func ExampleNewRegistry() {
 	renamed, _ := registry.Consumer("ledger")
 	fmt.Println("ledger is now", renamed.Name())
 	// Output:
-	// send-invoice
 	// book-invoice
+	// send-invoice
 	// ledger is now book-invoice
 }
 
@@ -161,12 +161,12 @@ func ExamplePerMessage() {
 		m.Headers["tenant"] = tenant
 		return nil
 	})
-	send := bus.ComposeProduce(func(_ context.Context, b *bus.Batch) error {
+	send := stamp(func(_ context.Context, b *bus.Batch) error {
 		for _, m := range b.Messages {
 			fmt.Println(m.PayloadType, m.Headers["tenant"])
 		}
 		return nil
-	}, stamp)
+	})
 
 	batch := &bus.Batch{Messages: []*bus.Message{{PayloadType: "invoice.due"}, {PayloadType: "invoice.paid"}}}
 	fmt.Println(send(context.WithValue(context.Background(), tenantKey{}, "acme"), batch))

@@ -144,7 +144,8 @@ func TestRegistryOrderIsStable(t *testing.T) {
 	for range builds {
 		registry := mustRegister(t, shopConsumers()...)
 		assertNames(t, "Consumers, sorted by name", namesOf(registry.Consumers()), []string{"notify", "send-receipt", "update-stock"})
-		assertNames(t, "consumers, as registered", namesOf(access.ConsumersOf(registry, "order.placed")), []string{"update-stock", "send-receipt"})
+		assertNames(t, "consumers, as registered", namesOf(access.ConsumersOf(registry, "order.placed")),
+			[]string{"update-stock", "send-receipt"})
 		assertNames(t, "PayloadTypes, sorted", access.AllPayloadTypes(registry),
 			[]string{"order.created", "order.made", "order.placed", "order.sent", "order.shipped"})
 	}

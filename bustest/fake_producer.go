@@ -327,7 +327,7 @@ func (p *FakeProducer) consumers(m *bus.Message) []string {
 	if p.Registry == nil {
 		return []string{m.PayloadType}
 	}
-	return store.Each(flow.Recipients(m, p.Registry.ConsumersOf(m.PayloadType)), bus.Consumer.Name)
+	return store.Each(flow.Recipients(m, access.ConsumersOf(p.Registry, m.PayloadType)), bus.Consumer.Name)
 }
 
 func (p *FakeProducer) produced() ([]*bus.Message, bus.Codec, error) {

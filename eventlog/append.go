@@ -35,8 +35,8 @@ const (
 	StreamExists ExpectedVersion = -2
 )
 
-// String returns the version, or the name of the constant.
-func (e ExpectedVersion) String() string {
+// text is the version in words.
+func (e ExpectedVersion) text() string {
 	switch e {
 	case NoStream:
 		return "no stream"
@@ -72,7 +72,7 @@ func (e *ConflictError) Conflict() bool { return true }
 
 // Error implements error.
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("eventlog: stream %q has version %d, expected %s", e.Stream, e.Actual, e.Expected)
+	return fmt.Sprintf("eventlog: stream %q has version %d, expected %s", e.Stream, e.Actual, e.Expected.text())
 }
 
 // ErrTombstoned is returned for an append to an erased stream, and for a snapshot of it.

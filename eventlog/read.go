@@ -12,6 +12,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -232,4 +233,13 @@ func (l *Log) yieldPages(ctx context.Context, s *store.Store, db bun.IDB, page n
 		}
 	}
 	return nil
+}
+
+// Head returns the last position of the log, or 0 for an empty log.
+func (l *Log) Head(ctx context.Context, db bus.Handle) (head int64, err error) {
+	err = l.through(ctx, db, func(s *store.Store, db bun.IDB) (err error) {
+		head, err = s.EventLog.Head(ctx, db)
+		return err
+	})
+	return head, dberr.Wrap(err, "eventlog: head")
 }

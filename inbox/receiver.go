@@ -14,6 +14,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/contract"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -146,7 +147,7 @@ func (r Receiver) Consumer() bus.Consumer {
 // consumers are the names of the consumers whose messages count as the backlog.
 func (r *receiver) consumers(registry *bus.Registry) (names []string) {
 	for _, payloadType := range r.payloadTypes {
-		for _, c := range registry.ConsumersOf(payloadType) {
+		for _, c := range access.ConsumersOf(registry, payloadType) {
 			if !slices.Contains(names, c.Name()) {
 				names = append(names, c.Name())
 			}
@@ -166,7 +167,7 @@ func (r *receiver) check(registry *bus.Registry, s *store.Store, log *eventlog.L
 		wrong("the registry does not have its Consumer: register that, too")
 	}
 	for _, payloadType := range r.payloadTypes {
-		if !r.appends && len(registry.ConsumersOf(payloadType)) == 0 {
+		if !r.appends && len(access.ConsumersOf(registry, payloadType)) == 0 {
 			wrong("accepts payload %q: %w", payloadType, bus.ErrNoConsumer)
 		}
 	}

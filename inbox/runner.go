@@ -80,7 +80,7 @@ func NewRunner(db *bun.DB, registry *bus.Registry, producer *outbox.Producer, co
 	}
 	r := &Runner{startTimeout: config.StartTimeout, services: services{
 		db: db, registry: registry, producer: producer, store: s, log: config.Log, logger: cmp.Or(config.Logger, slog.Default()),
-		produce: bus.ComposeProduce(nil), owner: uuid.Must(uuid.NewV7()).String(), // cannot fail
+		produce: access.ComposeProduce(nil), owner: uuid.Must(uuid.NewV7()).String(), // cannot fail
 	}}
 	if config.Telemetry != nil {
 		r.produce = config.Telemetry(r.produce)

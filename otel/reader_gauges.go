@@ -49,7 +49,7 @@ func (g *readerGauges) show(o metric.Observer, name string, version int, lag int
 	o.ObserveInt64(g.parked, int64(parked), set)
 }
 
-// logForwarderSource is what [Telemetry.ObserveLogForwarders] samples: *relay.Runner. Its method must
+// logForwarderSource is what [Telemetry.Observe] samples: *relay.Runner. Its method must
 // be safe for concurrent use.
 type logForwarderSource interface {
 	// Stats returns the progress of log forwarders.

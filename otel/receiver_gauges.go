@@ -10,7 +10,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 )
 
-// receiverSource is what [Telemetry.ObserveReceivers] samples: *inbox.Runner. Its method must be
+// receiverSource is what [Telemetry.Observe] samples: *inbox.Runner. Its method must be
 // safe for concurrent use.
 type receiverSource interface {
 	// Stats returns the receivers' counters and state.

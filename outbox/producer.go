@@ -71,7 +71,7 @@ func NewProducer(registry *bus.Registry, config ProducerConfig) (*Producer, erro
 	}
 	config.MaxPayload, config.Logger = cmp.Or(config.MaxPayload, limits.Payload), cmp.Or(config.Logger, slog.Default())
 	p := &Producer{registry: registry, config: config, stores: store.All(registry), routes: &routes{began: time.Now()}}
-	p.chain = p.log(bus.ComposeProduce(nil, config.Middleware...))
+	p.chain = p.log(access.ComposeProduce(nil, config.Middleware...))
 	if config.Telemetry != nil {
 		p.chain = config.Telemetry(p.chain)
 	}

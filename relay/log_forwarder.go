@@ -12,6 +12,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )

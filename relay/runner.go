@@ -75,7 +75,7 @@ func NewRunner(db *bun.DB, registry *bus.Registry, config RunnerConfig, forwarde
 	}
 	r := &Runner{startTimeout: config.StartTimeout, services: services{
 		db: db, registry: registry, store: s, log: config.Log, logger: cmp.Or(config.Logger, slog.Default()),
-		produce: bus.ComposeProduce(nil), owner: uuid.Must(uuid.NewV7()).String(), // cannot fail
+		produce: access.ComposeProduce(nil), owner: uuid.Must(uuid.NewV7()).String(), // cannot fail
 	}}
 	if config.Telemetry != nil {
 		r.produce = config.Telemetry(r.produce)

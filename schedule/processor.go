@@ -75,7 +75,7 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, producer sender, config Pr
 	}
 	p := &Processor{db: db, registry: registry, producer: producer, store: s, config: config, outage: outage.New(config.Logger, 0, s.Look(db))}
 	p.batch.Store(fireBatch)
-	p.chain = bus.ComposeProduce(nil)
+	p.chain = access.ComposeProduce(nil)
 	if config.Telemetry != nil {
 		p.chain = config.Telemetry(p.chain)
 	}

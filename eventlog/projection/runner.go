@@ -14,6 +14,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/lifecycle"
@@ -106,7 +107,7 @@ func NewRunner(db *bun.DB, log *eventlog.Log, config RunnerConfig, projections .
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	r.chain, r.applies = bus.Compose(nil, r.config.Chain...), bus.ComposeProduce(nil)
+	r.chain, r.applies = bus.Compose(nil, r.config.Chain...), access.ComposeProduce(nil)
 	if r.config.Telemetry != nil {
 		r.applies = r.config.Telemetry(r.applies)
 	}
@@ -232,7 +233,7 @@ func (r *Runner) enter(ctx context.Context, reader *reader) error {
 				"projection %q version %d: Shards %d: it has %d already: raise the Version", reader.Name, reader.Version, reader.Shards,
 				row.Shards,
 			)
-		case !reader.same(row.Filter, r.logaccess.Types(log)):
+		case !reader.same(row.Filter, logaccess.Types(r.log)):
 			return fmt.Errorf(
 				"projection %q version %d reads %s, but under this version it has read %s: raise the Version", reader.Name, reader.Version,
 				reader.filter, row.Filter,

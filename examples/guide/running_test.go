@@ -18,6 +18,7 @@ import (
 	"go.uber.org/fx/fxtest"
 	"modernc.org/sqlite"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
 	"github.com/asyncmonolith/asyncmonolith-go/examples/guide"

@@ -310,7 +310,7 @@ func TestTombstone(t *testing.T) {
 		}
 		for _, want := range []eventlog.ExpectedVersion{eventlog.AnyVersion, eventlog.StreamExists, eventlog.NoStream, 3} {
 			if _, err := a.try("account-1", want, moved{1}); !errors.Is(err, eventlog.ErrTombstoned) {
-				t.Errorf("append at %s: got %v, want ErrTombstoned", want, err)
+				t.Errorf("append at %v: got %v, want ErrTombstoned", want, err)
 			}
 		}
 		if err := tombstone("account-1"); !errors.Is(err, eventlog.ErrTombstoned) {

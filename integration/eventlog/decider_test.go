@@ -217,9 +217,16 @@ func TestADroppedEventAtTheEndIsNoConflict(t *testing.T) {
 		old := testapp.Must[*eventlog.Types](t)(eventlog.NewTypes(eventlog.Event[movedBefore](), eventlog.Event[opened]()))
 		setup{types: old}.newApp(t, db).append("account-1", eventlog.NoStream, opened{}, movedBefore{"5"}, movedBefore{"drop"})
 		a := setup{types: types3(t)}.newApp(t, db)
-		d := decider.Decider[int, int, moved3]{Category: "account",
-			Apply:  func(balance int, e moved3) int { return balance + e.Amount },
-			Decide: func(_ int, amount int) ([]moved3, error) { return []moved3{{amount}}, nil }}
+		d := decider.Decider[int, int, bus.Payload]{Category: "account",
+			Evolve: func(balance int, event bus.Payload) int {
+				if e, ok := event.(moved3); ok {
+					balance += e.Amount
+				}
+				return balance
+			},
+			Decide: func(_ context.Context, _, amount int) ([]bus.Payload, error) {
+				return []bus.Payload{moved3{amount}}, nil
+			}}
 		if _, version, err := decider.Load(a.ctx, a.log, db, d, "1"); version != 3 || err != nil {
 			t.Errorf("load: got version %d and %v, want 3", version, err)
 		}

@@ -277,7 +277,7 @@ func TestWhatPanicsIsAFailureOfAProjection(t *testing.T) {
 		says       string
 	}{
 		"upcaster of a batch": {types: upcasting, projection: projection.Projection{Batch: none, Types: []string{"account.moved"}},
-			says: "no form"},
+			says: "upcast from schema 1: *bus.PanicError (text withheld"},
 		"telemetry": {says: "no meter", projection: projection.Projection{Batch: none, Types: []string{"account.moved"}},
 			config: projection.RunnerConfig{Telemetry: func(bus.ProduceFunc) bus.ProduceFunc {
 				return func(context.Context, *bus.Batch) error { panic(errors.New("no meter")) }

@@ -215,7 +215,10 @@ type hangKey struct{}
 func (hanging) PayloadType() string { return "account.moved" }
 
 func (hanging) Upcasters() []bus.Upcaster {
-	return []bus.Upcaster{func(ctx context.Context, text []byte) ([]byte, error) { ctx.Value(hangKey{}).(func())(); return text, nil }}
+	return []bus.Upcaster{func(ctx context.Context, text []byte) ([]byte, error) {
+		ctx.Value(hangKey{}).(func())()
+		return text, nil
+	}}
 }
 
 // TestAnUpcasterThatHangs in a projection is left behind like its function: others go on, and Run ends.

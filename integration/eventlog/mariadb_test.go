@@ -41,7 +41,7 @@ func TestMariaDBHasNoEventLog(t *testing.T) {
 			return err
 		},
 		"Inline.Rebuild": func() error {
-			inline, err := projection.NewInline(a.log.Types(), tables)
+			inline, err := projection.NewInline(logaccess.Types(a.log), tables)
 			if err != nil {
 				return err
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -204,7 +205,7 @@ func TestMistakesInWiringAreErrors(t *testing.T) {
 	}
 	unmade := testapp.Must[*eventlog.Log](t)(eventlog.NewLog(a.registry, (*outbox.Producer)(nil), eventlog.LogConfig{}))
 	strange := testapp.Must[*eventlog.Log](t)(eventlog.NewLog(a.registry, newApp(t, db).producer, eventlog.LogConfig{}))
-	inline := testapp.Must[*projection.Inline](t)(projection.NewInline(a.log.Types(), balances()))
+	inline := testapp.Must[*projection.Inline](t)(projection.NewInline(logaccess.Types(a.log), balances()))
 	_, runnerErr := projection.NewRunner(db, new(eventlog.Log), projection.RunnerConfig{})
 	for name, c := range map[string]struct {
 		err  error

@@ -230,7 +230,10 @@ type hangKey struct{}
 func (hanging) PayloadType() string { return "account.deposited" }
 
 func (hanging) Upcasters() []bus.Upcaster {
-	return []bus.Upcaster{func(ctx context.Context, text []byte) ([]byte, error) { ctx.Value(hangKey{}).(func())(); return text, nil }}
+	return []bus.Upcaster{func(ctx context.Context, text []byte) ([]byte, error) {
+		ctx.Value(hangKey{}).(func())()
+		return text, nil
+	}}
 }
 
 // TestAnUpcasterThatHangsInALogForwarder does not keep Run from ending.
@@ -250,7 +253,8 @@ func TestAnUpcasterThatHangsInALogForwarder(t *testing.T) {
 	forwarder := relay.NewLogForwarder("ledger", newBroker(), config)
 	r := testapp.Must[*relay.Runner](t)(relay.NewRunner(db, registry, quiet(log), forwarder))
 	hang := func() { calls.Add(1); <-release }
-	mustEnd(t, func(ctx context.Context) error { return r.Run(context.WithValue(ctx, hangKey{}, hang)) }, func() bool { return calls.Load() > 0 }, free)
+	run := func(ctx context.Context) error { return r.Run(context.WithValue(ctx, hangKey{}, hang)) }
+	mustEnd(t, run, func() bool { return calls.Load() > 0 }, free)
 }
 
 // TestAMapPayloadThatTimesOut: it looks something up, under a timeout of its own, which passes for one event. That is a failed attempt

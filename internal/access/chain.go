@@ -13,6 +13,12 @@ var (
 	// context has the message: see [bus.MessageFromContext].
 	Deliver = hooks.Function[func(ctx context.Context, chain bus.Handler, m *bus.Message, h bus.Handler) error]("bus.Deliver")
 
+	// ComposeProduce wraps produce in layers. The first layer listed is the outermost. If produce is
+	// nil, [RunProduce] ends the chain with a function for each batch. A nil layer panics.
+	ComposeProduce = hooks.Function[func(
+		produce bus.ProduceFunc, layers ...bus.ProduceMiddleware,
+	) bus.ProduceFunc]("bus.ComposeProduce")
+
 	// RunProduce runs messages through a produce chain that was composed without a function. write
 	// gets the messages that the layers pass on.
 	RunProduce = hooks.Function[func(

@@ -72,7 +72,7 @@ func law() []allowance {
 		{"internal/minutes", []string{"internal/store", "internal/dberr"}, []string{"github.com/uptrace/bun"}},
 		{"internal/pending", []string{"bus", "admin", "internal/hooks", "internal/store", "internal/dberr"},
 			[]string{"github.com/uptrace/bun"}},
-		{"schedule", []string{"bus", "schedule/cron", "internal/paging", "internal/isolate",
+		{"schedule", []string{"bus", "admin", "schedule/cron", "internal/paging", "internal/isolate",
 			"internal/heartbeat", "internal/lifecycle", "internal/store", "internal/txn",
 			"internal/dberr", "internal/outage", "internal/alarm"}, append([]string{backoff}, bun...)},
 		{"schedule/cron", nil, nil},

@@ -47,7 +47,7 @@ func Of(r *bus.Registry) Document {
 		d.addConsumer(c)
 	}
 	for _, payloadType := range access.AllPayloadTypes(r) { // also those of other programs' consumers
-		for _, c := range r.ConsumersOf(payloadType) {
+		for _, c := range access.ConsumersOf(r, payloadType) {
 			if t := access.GoType(c); t != nil {
 				d.addPayload(c.PayloadType(), t, len(access.Upcasters(reflect.Zero(t).Interface()))+1, c.Config().PayloadAliases...)
 			}

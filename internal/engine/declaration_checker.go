@@ -66,7 +66,7 @@ func (dc *declarationChecker) warn(s store.Unhandled) {
 // declared reports whether this program has declared the consumer: see bus.Declare.
 func (dc *declarationChecker) declared(s store.Unhandled) bool {
 	is := func(c bus.Consumer) bool { return slices.Contains(access.Names(c), s.ConsumerType) }
-	return slices.ContainsFunc(dc.registry.ConsumersOf(s.PayloadType), is)
+	return slices.ContainsFunc(access.ConsumersOf(dc.registry, s.PayloadType), is)
 }
 
 // checkRoutes warns once of each consumer for which the message's producer writes no messages.

@@ -11,7 +11,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
 // executor runs messages through the consume chain. Workers call it.
