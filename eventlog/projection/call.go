@@ -92,13 +92,13 @@ func interrupt(ctx context.Context, s *store.Store, db *bun.DB, session store.Se
 
 var errResetTime = fmt.Errorf("reset took longer than %s", resetTime) // immutable
 
-// resetIn calls a projection's Reset in a transaction, which may be idle for that long and some seconds.
-func resetIn(ctx context.Context, s *store.Store, db *bun.DB, tx bun.Tx, fn func(context.Context, bun.Tx) error, idle time.Duration) error {
-	session, err := s.Readers.Session(ctx, tx, idle+abandonGrace+statementTimeout)
+// resetIn calls a projection's Reset in a transaction, which may be idle for its Timeout and some seconds.
+func resetIn(ctx context.Context, s *store.Store, db *bun.DB, tx bun.Tx, p Projection) error {
+	session, err := s.Readers.Session(ctx, tx, p.Timeout+abandonGrace+statementTimeout)
 	if err != nil {
 		return err
 	}
-	err = reset(txn.Within(ctx), fn, tx, func() error { return interrupt(ctx, s, db, session) })
+	err = reset(txn.Within(ctx), p.Reset, tx, func() error { return interrupt(ctx, s, db, session) })
 	if err != nil {
 		return fmt.Errorf("reset: %w", err)
 	}

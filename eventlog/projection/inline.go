@@ -101,7 +101,7 @@ func (i *Inline) rebuild(ctx context.Context, s *store.Store, db *bun.DB, tx bun
 	if err := s.AdvisoryLock(ctx, tx, i.projection.Name, true); err != nil {
 		return err
 	}
-	if err := resetIn(ctx, s, db, tx, i.projection.Reset, resetTime); err != nil {
+	if err := resetIn(ctx, s, db, tx, i.reader.Projection); err != nil {
 		return err
 	}
 	page := store.Page{

@@ -39,7 +39,7 @@ func (r *Runner) Rebuild(ctx context.Context, name string) error {
 		if err := r.store.Readers.Rewind(ctx, tx, name, reader.Version); err != nil {
 			return err
 		}
-		return resetIn(ctx, r.store, r.db, tx, reader.Reset, reader.Timeout) // last: it may change search_path
+		return resetIn(ctx, r.store, r.db, tx, reader.Projection) // last: it may change search_path
 	})
 	return dberr.Wrap(err, "projection: rebuild %q", name)
 }

@@ -434,3 +434,24 @@ func TestARebuildOfObsoleteEventsAppliesNothing(t *testing.T) {
 		}
 	})
 }
+
+// TestARebuildMayBeIdleForItsTimeout, in either kind of projection: appends wait for a rebuild whose process has stopped.
+func TestARebuildMayBeIdleForItsTimeout(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, testdb.Postgres(t))
+	var idle string
+	p := balances()
+	p.Timeout = 7 * time.Second
+	p.Reset = func(ctx context.Context, tx bun.Tx) error {
+		return tx.NewRaw("SHOW idle_in_transaction_session_timeout").Scan(ctx, &idle)
+	}
+	inline := testapp.Must[*projection.Inline](t)(projection.NewInline(types(t), p))
+	for kind, rebuild := range map[string]func() error{
+		"inline": func() error { return inline.Rebuild(l.ctx, l.db, l.log) },
+		"runner": func() error { return l.runner(p).Rebuild(l.ctx, p.Name) },
+	} {
+		if err := rebuild(); err != nil || idle != "17s" {
+			t.Errorf("%s: got idle time %s and error %v, want 17s: the timeout and 10 s", kind, idle, err)
+		}
+	}
+}
