@@ -104,7 +104,8 @@ func (e Evidence) turns(consumer string) (turns []turn) {
 const settling = 200 * time.Millisecond
 
 // Advantage is how many more messages of another key than of its own were claimed at most while a message
-// of a fair consumer waited, and those for which that were more than so many.
+// of a fair consumer waited, and those for which that were more than so many. A process that stands still in the
+// middle of a claim has locked what it was about to take: what waited meanwhile is left out.
 func (e Evidence) Advantage(limit int) (most int, found []Run) {
 	for _, consumer := range e.Fair {
 		turns := e.turns(consumer)
@@ -115,6 +116,9 @@ func (e Evidence) Advantage(limit int) (most int, found []Run) {
 					break
 				}
 				of[e.Keys[before.job]]++
+			}
+			if e.anyStood(t.there.To, t.claimed) {
+				continue
 			}
 			own, others := of[e.Keys[t.job]], 0
 			for _, n := range of {
@@ -129,8 +133,7 @@ func (e Evidence) Advantage(limit int) (most int, found []Run) {
 }
 
 // Overtaken is how many messages that were to come later were claimed at most while one of a higher
-// priority waited, and those for which that were more than so many. A process that stands still in the
-// middle of a claim has locked what it was about to take: what waited meanwhile is left out.
+// priority waited, and those for which that were more than so many. It leaves out what [Evidence.Advantage] does.
 func (e Evidence) Overtaken(limit int) (most int, found []Run) {
 	for _, consumer := range e.Prior {
 		turns := e.turns(consumer)

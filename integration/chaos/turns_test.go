@@ -64,6 +64,8 @@ func (e *evidence) event(at time.Time, kind chaos.EventKind, worker string, run 
 	e.Ledger = append(e.Ledger, chaos.Event{At: at, Kind: kind, Worker: worker, Consumer: run.Consumer, Job: run.Job, Attempt: 1})
 }
 
+func anyStood(e *evidence) { e.Stood["b"] = []chaos.Span{{From: epoch, To: epoch.Add(time.Minute)}} }
+
 func TestJudgeConvictsOfTurns(t *testing.T) {
 	t.Parallel()
 	byNumber := []int{0, 1, 2, 3, 4, 5, 6, 7}
@@ -98,6 +100,7 @@ func TestJudgeConvictsOfTurns(t *testing.T) {
 		"a key behind all that another has": {
 			"F1: behind more of another key than of its own: 2 of them, such as [{fair 6} {fair 7}]", turns{"fair": byNumber}, nil,
 		},
+		"a key behind all that another has while a worker stood still": {"", turns{"fair": byNumber}, anyStood},
 		"an urgent one behind all others": {
 			"P1: behind those of lower priorities: 1 of them, such as [{prior 7}]", turns{"prior": byNumber}, nil,
 		},
@@ -105,9 +108,7 @@ func TestJudgeConvictsOfTurns(t *testing.T) {
 		"an urgent one that an operator had put off": {"", turns{"prior": byNumber}, func(e *evidence) {
 			e.Moved = map[chaos.Run]bool{{Consumer: "prior", Job: 7}: true}
 		}},
-		"an urgent one while a worker stood still": {"", turns{"prior": byNumber}, func(e *evidence) {
-			e.Stood["b"] = []chaos.Span{{From: epoch, To: epoch.Add(time.Minute)}}
-		}},
+		"an urgent one while a worker stood still": {"", turns{"prior": byNumber}, anyStood},
 		"an operator who writes to what somebody holds": {
 			"I4: settled without a claim: 1 of them, such as [{ordered 0}]", nil, func(e *evidence) {
 				held := e.History[0].Messages
