@@ -64,7 +64,7 @@ func releaseAttempted() mistake {
 
 func removedFirst() mistake {
 	return in("task.consume", before("t.worker.invoke",
-		"if _, err := e.transactor.store.Claims.Remove(ctx, e.transactor.db, store.Session{}, t.row.ID); err != nil { return err }"))
+		"if _, err := e.transactor.store.Claims.Remove(ctx, e.transactor.db, new(consumerTx).session, t.row.ID); err != nil { return err }"))
 }
 
 // transactionMutants break what a transaction promises: that of a consumer, and that of a caller.
