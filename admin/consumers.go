@@ -279,9 +279,21 @@ func (c *Client) Probe(ctx context.Context, db bus.Handle, consumer string) erro
 	err := c.underAllNames(ctx, db, consumer, func(st *store.Store, tx bun.Tx, names []string) error {
 		open, err := st.Flow.ProbeBreaker(ctx, tx, names)
 		if err == nil && !open {
-			err = ErrNotOpen
+			err = c.notOpen(consumer)
 		}
 		return err
 	})
 	return dberr.Wrap(err, "admin: probe %q", consumer)
+}
+
+// notOpen is ErrNotOpen, with the reason if the registry knows it.
+func (c *Client) notOpen(name string) error {
+	consumer, known := c.registry.Consumer(name)
+	switch {
+	case !known && !c.operates():
+		return fmt.Errorf("%w: the registry has no such consumer", ErrNotOpen)
+	case known && consumer.Config().Breaker == nil:
+		return fmt.Errorf("%w: the consumer has no bus.CircuitBreaker", ErrNotOpen)
+	}
+	return ErrNotOpen
 }

@@ -124,7 +124,7 @@ func (l *Log) inTx(ctx context.Context, h bus.Handle, fn func(s *store.Store, tx
 	return l.through(ctx, h, func(s *store.Store, db bun.IDB) error {
 		tx, ok := db.(bun.Tx)
 		if !ok {
-			return fmt.Errorf("the database handle is a %T: a transaction is allowed", h)
+			return fmt.Errorf("the database handle is a %T: a transaction is needed", h)
 		}
 		return fn(s, tx)
 	})

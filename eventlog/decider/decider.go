@@ -144,7 +144,7 @@ func Handle[S, C any, E bus.Payload](
 	err = txn.Through(ctx, tx, access.Dialect(logaccess.Registry(log)), func(db bun.IDB) (err error) {
 		tx, ok := db.(bun.Tx)
 		if !ok {
-			return fmt.Errorf("the database handle is a %T: a transaction is allowed", db)
+			return fmt.Errorf("the database handle is a %T: a transaction is needed", db)
 		}
 		state, appended, err = d.handle(ctx, log, tx, id, command)
 		return err

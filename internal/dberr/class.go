@@ -198,7 +198,8 @@ func classOfNoAnswer(err error) Class {
 		return Timeout
 	case errors.Is(err, context.Canceled):
 		return Cancelled
-	case errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+	case strings.HasSuffix(err.Error(), "sql: database is closed"), // database/sql does not export it
+		errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
 		errors.As(err, &network):
 		return Unavailable
 	}

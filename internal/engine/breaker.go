@@ -28,6 +28,7 @@ type breaker struct {
 	open         flow.OpenBreaker // the state when last read, while open
 	probing      int              // the number of the opening in which this process may probe
 	over         bool             // a probe succeeded: the circuit breaker is to be closed
+	missed       bool             // a probe failed, which is not logged yet
 }
 
 // breakerOf returns a consumer's circuit breaker, which is then its circuit, or nil if it has none.
@@ -52,9 +53,11 @@ func (b *breaker) count(err error, probe bool) {
 	switch outcome := bus.OutcomeOf(err).Outcome; {
 	case outcome == bus.Done && probe:
 		b.over = true
+	case probe:
+		b.missed = true
 	case outcome == bus.Done:
 		b.done++
-	case !probe && (outcome == bus.Errored || outcome == bus.Retried):
+	case outcome == bus.Errored || outcome == bus.Retried:
 		b.failed, b.last = b.failed+1, errorlog.Text(err)
 	}
 }
@@ -94,10 +97,22 @@ func (b *breaker) apply(row store.Breaker, now time.Time) {
 		if _, _, open := b.Tripped(); open {
 			b.Reset()
 		}
-	case row.Opened != b.probing:
+	case row.Opened == b.probing:
+		b.open = flow.NewOpenBreaker(row)
+		b.Explain(b.reasonLocked())
+	default:
 		b.open = flow.NewOpenBreaker(row)
 		b.Hold(b.reasonLocked(), now.Add(flow.Never)) // unless it wins the right to probe
 	}
+}
+
+// takeMissed reports whether a probe has failed since the last call.
+func (b *breaker) takeMissed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	missed := b.missed
+	b.missed = false
+	return missed
 }
 
 // reasonLocked returns why the breaker is open, with this process's last error if it had one.

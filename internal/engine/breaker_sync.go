@@ -7,6 +7,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -21,6 +22,7 @@ type breakerSync struct {
 	config     *ProcessorConfig
 	outage     *outage.Outage
 	dispatcher *dispatcher
+	reports    *heartbeat.Reporter // shows each change soon; nil if there are no reports
 }
 
 // loop syncs until ctx ends.
@@ -57,8 +59,11 @@ func (bs *breakerSync) sync(ctx context.Context, all map[string]*breaker) {
 			}
 			return struct{}{}, nil
 		})
-		if err != nil { // continue with the others
+		switch {
+		case err != nil: // continue with the others
 			b.keep(over)
+		case over:
+			bs.closed(name)
 		}
 	}
 	rows, err := ask(ctx, bs.outage, "look at breakers", statementTimeout,
@@ -69,6 +74,11 @@ func (bs *breakerSync) sync(ctx context.Context, all map[string]*breaker) {
 	for _, row := range rows {
 		bs.apply(ctx, all[row.Name], row)
 	}
+}
+
+func (bs *breakerSync) closed(consumer string) {
+	bs.config.Logger.Info("circuit breaker closed", "consumer", consumer)
+	bs.reports.Soon()
 }
 
 // apply applies the state of a circuit breaker. It takes the right to probe if there is a message
@@ -82,8 +92,12 @@ func (bs *breakerSync) apply(ctx context.Context, b *breaker, row store.Breaker)
 		open := flow.NewOpenBreaker(row)
 		bs.config.Logger.Warn("circuit breaker opened: messages wait, and one at a time is tried",
 			"consumer", row.Name, "failed", open.Failed, "runs", open.Runs, "next_probe_at", open.NextProbeAt)
+		bs.reports.Soon()
 	case before && !after:
-		bs.config.Logger.Info("circuit breaker closed", "consumer", row.Name)
+		bs.closed(row.Name)
+	case after && b.takeMissed():
+		bs.config.Logger.Warn("circuit breaker stays open: the probe failed", "consumer", row.Name, "next_probe_at", row.OpenUntil.Time)
+		bs.reports.Soon()
 	}
 	if !row.Due(b.config) || !bs.dispatcher.couldProbe(row.Name) {
 		return

@@ -88,9 +88,15 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 	return p, nil
 }
 
+// errUnmade is returned by the zero outbox.Processor, which under fx is what a constructor gets.
+var errUnmade = errors.New("the processor was not made by NewProcessor; under fx use it from OnStart on")
+
 // Run processes messages until ctx is cancelled: see outbox.Processor.Run.
 func (p *Processor) Run(ctx context.Context) (err error) {
-	if ctx.Err() != nil {
+	switch {
+	case p == nil:
+		return fmt.Errorf("outbox: run: %w", errUnmade)
+	case ctx.Err() != nil:
 		return nil
 	}
 	r := p.newRun(ctx)
@@ -114,6 +120,9 @@ func (p *Processor) Run(ctx context.Context) (err error) {
 
 // Close cuts the drain of a stopping processor short.
 func (p *Processor) Close() {
+	if p == nil {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.current != nil && p.current.stopping.Load() {
@@ -123,6 +132,9 @@ func (p *Processor) Close() {
 
 // Check checks the database as Run does before it starts.
 func (p *Processor) Check(ctx context.Context) error {
+	if p == nil {
+		return fmt.Errorf("outbox: check: %w", errUnmade)
+	}
 	if err := p.check(ctx); err != nil {
 		return fmt.Errorf("outbox: check: %w", err)
 	}
@@ -162,6 +174,9 @@ func (p *Processor) checkDatabase(ctx context.Context) error {
 
 // Health returns the health of the processor.
 func (p *Processor) Health() bus.Health {
+	if p == nil {
+		return bus.Health{Err: errUnmade}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.current == nil {

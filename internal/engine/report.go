@@ -19,7 +19,7 @@ func (r *run) reporting(ctx context.Context) (end func()) {
 	for _, c := range r.dispatcher.catalog.consumers {
 		c.tally = reports.Tally(c.Name())
 	}
-	r.recorder.reports = reports
+	r.recorder.reports, r.breakers.reports = reports, reports
 	return reports.Start(ctx)
 }
 

@@ -41,6 +41,9 @@ type counters struct {
 
 // Stats returns what the processor has done and is doing. It does not touch the database.
 func (p *Processor) Stats() Stats {
+	if p == nil {
+		return Stats{}
+	}
 	c := &p.counters
 	stats := Stats{
 		Claims: c.claims.Load(), EmptyClaims: c.emptyClaims.Load(), Claimed: c.claimed.Load(), Fenced: c.fenced.Load(),

@@ -80,6 +80,15 @@ func (c *Circuit) Hold(reason error, probe time.Time) {
 	c.reason, c.probe, c.interval = reason, probe, Never
 }
 
+// Explain replaces the reason of an open circuit.
+func (c *Circuit) Explain(reason error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.since.IsZero() {
+		c.reason = reason
+	}
+}
+
 // Tripped returns since when the circuit is open, and why. open is false if it is closed.
 func (c *Circuit) Tripped() (since time.Time, reason error, open bool) {
 	c.mu.Lock()

@@ -27,6 +27,7 @@ import (
 const (
 	patience  = 2 * time.Second        // of a report: the next one contains what it had
 	lastWord  = 400 * time.Millisecond // of the last report
+	least     = time.Second            // between reports that are asked for
 	cleaning  = 10 * time.Minute       // between deletes of old rows
 	deleted   = 1000                   // rows that one such statement deletes
 	maxGroups = 50                     // kinds of failures in one report
@@ -53,6 +54,7 @@ type Reporter struct {
 	process  store.Process
 	failing  bool // the last report was not written
 	cleaned  time.Time
+	soon     chan struct{} // asks for a report before its time
 
 	mu      sync.Mutex
 	tallies map[string]*Tally
@@ -74,7 +76,7 @@ func New(c Config) *Reporter {
 			ID: cmp.Or(c.ID, uuid.NewString()), Kind: c.Kind, Host: host, PID: os.Getpid(), Program: program, Version: version,
 			Manifest: asJSON(c.Takes), Contract: contractOf(c),
 		},
-		cleaned: time.Now().Add(-rand.N(cleaning)),
+		cleaned: time.Now().Add(-rand.N(cleaning)), soon: make(chan struct{}, 1),
 	}
 }
 
@@ -157,18 +159,35 @@ func (r *Reporter) Start(ctx context.Context) (end func()) {
 	}
 }
 
+// Soon asks for the next report now. Reports that are asked for are a second apart.
+func (r *Reporter) Soon() {
+	if r == nil {
+		return
+	}
+	select {
+	case r.soon <- struct{}{}:
+	default:
+	}
+}
+
 // run reports until ctx is over, and then once more.
 func (r *Reporter) run(ctx context.Context) {
-	r.report(ctx, patience, false)
 	for {
+		r.report(ctx, patience, false)
+		began, soon := time.Now(), r.soon
 		timer := time.NewTimer(time.Duration(float64(r.interval) * (0.8 + 0.4*rand.Float64())))
-		select {
-		case <-timer.C:
-			r.report(ctx, patience, false)
-		case <-ctx.Done():
-			timer.Stop()
-			r.report(ctx, lastWord, true)
-			return
+		for waiting := true; waiting; {
+			select {
+			case <-soon:
+				timer.Reset(least - time.Since(began))
+				soon = nil
+			case <-timer.C:
+				waiting = false
+			case <-ctx.Done():
+				timer.Stop()
+				r.report(ctx, lastWord, true)
+				return
+			}
 		}
 	}
 }

@@ -27,7 +27,7 @@ const (
 var (
 	ErrTooLarge = errors.New("too large")
 	ErrText     = errors.New("text cannot be stored")
-	ErrOption   = errors.New("option not allowed")
+	ErrOption   = errors.New("not allowed")
 )
 
 // CheckText reports why a string cannot be stored in a text column of every
