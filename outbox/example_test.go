@@ -57,7 +57,7 @@ func ExampleProducer_Produce_errors() {
 	fmt.Println(errors.Is(err, bus.ErrInvalidOption), err)
 	// Output:
 	// true outbox: produce: payload not allowed: it is a *outbox_test.OrderPlaced, pass the struct itself
-	// true outbox: produce: payload "order.placed": option not allowed: the insert id is empty
+	// true outbox: produce: payload "order.placed": not allowed: the insert id is empty
 }
 
 // What a transactional consumer writes through tx commits together with the

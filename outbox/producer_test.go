@@ -46,6 +46,8 @@ func TestBadInputIsRefusedBeforeAnySQL(t *testing.T) {
 		{"headers too large", order{}, []outbox.Option{outbox.Header("k", strings.Repeat("v", 8<<10))}, nil, bus.ErrTooLarge,
 			"8193 bytes, at most 8192"},
 		{"header without a name", order{}, []outbox.Option{outbox.Header("", "v")}, nil, bus.ErrInvalidOption, "a header needs a name"},
+		{"header of the library", order{}, []outbox.Option{outbox.Header("asyncmonolith-schema", "7")}, nil, bus.ErrInvalidOption,
+			`header "asyncmonolith-schema": not allowed`},
 		{"header with a NUL byte", order{}, []outbox.Option{outbox.Header("k", "a\x00")}, nil, bus.ErrInvalidText, `header "k"`},
 		{"header name with invalid UTF-8", order{}, []outbox.Option{outbox.Header("\xff", "v")}, nil, bus.ErrInvalidText, "UTF-8"},
 		{"insert id with a NUL byte", order{}, []outbox.Option{outbox.InsertID("a\x00")}, nil, bus.ErrInvalidText, `insert id "a\x00"`},
@@ -109,7 +111,7 @@ func TestProduceManyNamesEveryBadItem(t *testing.T) {
 		}
 	}
 	for _, want := range []string{`item 1: payload "orphan"`, `item 2: payload "order.placed"`, "insert id is empty", "option 1 is nil",
-		`item 3: payload "order.placed": too large`, `item 4: payload "order.placed": option not allowed: delay -1ns`} {
+		`item 3: payload "order.placed": too large`, `item 4: payload "order.placed": not allowed: delay -1ns`} {
 		if err == nil || strings.Count(err.Error(), want) != 1 {
 			t.Errorf("got %v, want it to say %q once", err, want)
 		}

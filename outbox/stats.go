@@ -3,10 +3,12 @@ package outbox
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/engine"
 )
 
 // Stats counts what a processor has done since it was made, and describes its current work. Counts
@@ -89,6 +91,9 @@ func (p *Processor) Stats() Stats {
 // bus.Registry.Consumers, as [admin.Client.Queues] does. Its cost is bounded, but call it every few
 // seconds rather than per request. It returns the database's errors and [ErrSchemaOutdated].
 func (p *Processor) Queues(ctx context.Context) ([]admin.Queue, error) {
+	if p.registry == nil {
+		return nil, fmt.Errorf("outbox: queues: %w", engine.ErrUnmade)
+	}
 	consumers := p.registry.Consumers()
 	if len(consumers) == 0 {
 		return nil, nil

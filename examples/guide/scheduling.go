@@ -42,7 +42,7 @@ func Preview(expression, zone string, now time.Time) ([]time.Time, error) {
 
 // Report consumes what a schedule produces.
 func (s *Shop) Report(ctx context.Context, _ ReportDue) error {
-	day, ok := schedule.ScheduledTimeFromContext(ctx) // 6:30, even if it runs at noon
+	day, ok := schedule.ScheduledTimeFromContext(ctx) // in UTC: 5:30 in winter, even if it runs at noon
 	if !ok {
 		day = time.Now() // not produced by a schedule
 	}

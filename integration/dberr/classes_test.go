@@ -195,5 +195,9 @@ func TestDriverErrorsAreClassified(t *testing.T) {
 				t.Errorf("%s: got %s (outage %v) for %v, want %s (outage %v)", provoked.name, got, got.Outage(), err, provoked.want, provoked.outage)
 			}
 		}
+		testapp.OK(t, db.Close())
+		if err := p.exec(db, "SELECT 1"); dberr.ClassOf(err) != dberr.Unavailable {
+			t.Errorf("a closed handle: got %s for %v, want %s", dberr.ClassOf(err), err, dberr.Unavailable)
+		}
 	})
 }

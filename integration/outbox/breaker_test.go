@@ -273,10 +273,53 @@ func TestAnOpenBreakerIsSeenAndProbedAtOnce(t *testing.T) {
 				return e.Reason == admin.CircuitBreakerOpen && strings.Contains(e.Text, queue().Breaker.String())
 			})
 		}
+		before := queue().Breaker.NextProbeAt
+		testapp.OK(t, client.Probe(t.Context(), db, "c"))
+		testapp.Eventually(t, "the probe fails, and Health has the next one", func() bool {
+			b, circuits := queue().Breaker, r.Health().OpenCircuits
+			return b.NextProbeAt.After(before) && len(circuits) == 1 && strings.Contains(circuits[0].Reason, b.String())
+		})
 		down.Store(false)
 		testapp.OK(t, client.Probe(t.Context(), db, "c"))
 		testapp.Eventually(t, "all ran", a.Empty)
 		testapp.Eventually(t, "the breaker is closed", func() bool { return queue().Breaker == nil })
 		r.MustStop()
 	})
+}
+
+// TestABreakerIsReportedAtOnce as it opens and as it closes: a heartbeat may be long off.
+func TestABreakerIsReportedAtOnce(t *testing.T) {
+	t.Parallel()
+	db := testdb.SQLite(t)
+	var down atomic.Bool
+	down.Store(true)
+	consumer := bus.Consume("c", func(context.Context, order) error {
+		if down.Load() {
+			return errAway
+		}
+		return nil
+	}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 2, Cooldown: time.Hour}), bus.MaxAttempts(1000), bus.AttemptDelay(1))
+	a := testapp.New(t, db, consumer)
+	a.Registry = testapp.Must[*bus.Registry](t)(bus.RegistryConfig{HeartbeatInterval: time.Hour}.NewRegistry(consumer))
+	config := testapp.Fast()
+	log := new(testapp.Lines)
+	config.Logger = log.Logger()
+	r := a.Start(config)
+	a.ProduceMany(5)
+	reported := func() []bus.OpenCircuit {
+		return testapp.Must[[]admin.Process](t)(a.Admin().Processes(t.Context(), db, time.Hour))[0].OpenCircuits
+	}
+	testapp.Eventually(t, "the open circuit is reported, and its error", func() bool {
+		circuits := reported()
+		return len(circuits) == 1 && strings.Contains(circuits[0].Reason, errAway.Error())
+	})
+	testapp.OK(t, a.Admin().Probe(t.Context(), db, "c"))
+	testapp.Eventually(t, "the failed probe is logged", func() bool { return strings.Contains(log.String(), "the probe failed") })
+	down.Store(false)
+	testapp.OK(t, a.Admin().Probe(t.Context(), db, "c"))
+	testapp.Eventually(t, "no open circuit is reported", func() bool { return len(reported()) == 0 })
+	r.MustStop()
+	if n := strings.Count(log.String(), "circuit breaker closed"); n != 1 {
+		t.Errorf("lines about the end: got %d, want 1: %s", n, log.String())
+	}
 }

@@ -15,7 +15,7 @@ import (
 // ProcessNext claims one message that is due, runs its consumer and writes the outcome.
 func (p *Processor) ProcessNext(ctx context.Context, consumers ...string) (ran bool, err error) {
 	if p == nil {
-		return false, fmt.Errorf("outbox: process next: %w", errUnmade)
+		return false, fmt.Errorf("outbox: process next: %w", ErrUnmade)
 	}
 	r := p.newRun(ctx)
 	r.executor.gathers = nextPatience

@@ -88,14 +88,14 @@ func NewProcessor(db *bun.DB, registry *bus.Registry, config ProcessorConfig) (*
 	return p, nil
 }
 
-// errUnmade is returned by the zero outbox.Processor, which under fx is what a constructor gets.
-var errUnmade = errors.New("the processor was not made by NewProcessor; under fx use it from OnStart on")
+// ErrUnmade is returned by the zero outbox.Processor, which under fx is what a constructor gets.
+var ErrUnmade = errors.New("the processor was not made by NewProcessor; under fx use it from OnStart on")
 
 // Run processes messages until ctx is cancelled: see outbox.Processor.Run.
 func (p *Processor) Run(ctx context.Context) (err error) {
 	switch {
 	case p == nil:
-		return fmt.Errorf("outbox: run: %w", errUnmade)
+		return fmt.Errorf("outbox: run: %w", ErrUnmade)
 	case ctx.Err() != nil:
 		return nil
 	}
@@ -133,7 +133,7 @@ func (p *Processor) Close() {
 // Check checks the database as Run does before it starts.
 func (p *Processor) Check(ctx context.Context) error {
 	if p == nil {
-		return fmt.Errorf("outbox: check: %w", errUnmade)
+		return fmt.Errorf("outbox: check: %w", ErrUnmade)
 	}
 	if err := p.check(ctx); err != nil {
 		return fmt.Errorf("outbox: check: %w", err)
@@ -175,7 +175,7 @@ func (p *Processor) checkDatabase(ctx context.Context) error {
 // Health returns the health of the processor.
 func (p *Processor) Health() bus.Health {
 	if p == nil {
-		return bus.Health{Err: errUnmade}
+		return bus.Health{Err: ErrUnmade}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
