@@ -306,8 +306,11 @@ func TestABreakerIsReportedAtOnce(t *testing.T) {
 	config.Logger = log.Logger()
 	r := a.Start(config)
 	a.ProduceMany(5)
-	reported := func() []bus.OpenCircuit {
-		return testapp.Must[[]admin.Process](t)(a.Admin().Processes(t.Context(), db, time.Hour))[0].OpenCircuits
+	reported := func() (circuits []bus.OpenCircuit) {
+		for _, p := range testapp.Must[[]admin.Process](t)(a.Admin().Processes(t.Context(), db, time.Hour)) {
+			circuits = append(circuits, p.OpenCircuits...)
+		}
+		return circuits
 	}
 	testapp.Eventually(t, "the open circuit is reported, and its error", func() bool {
 		circuits := reported()
