@@ -46,7 +46,7 @@ func filled(s site) *testapp.App {
 		a.Exec("INSERT INTO message_processes (id, kind, host, pid, program, version, started_at, seen_at, manifest, state) VALUES (?, ?, 'web-1', ?, 'shop', 'v1.4.1', "+testapp.In(s.db, -2*time.Hour)+", "+seen+", ?, ?)",
 			uuid.UUID{15: byte(i)}.String(), kind, 40+i,
 			`{"consumers":[{"name":"mail","payload_types":["order.placed"],"timeout":1000000000,"max_attempts":5}]}`,
-			`{"every":15000000000,"running":1,"queued":2,"limit":8}`)
+			`{"every":600000000000,"running":1,"queued":2,"limit":8}`)
 	}
 	a.Exec("UPDATE message_processes SET contract = ? WHERE kind = 'processor'", `{"consumers":{"mail":{"payloads":["order.placed"]}},
 		"payloads":{"order.placed":{"schema_version":2,"schema":{"type":"object","properties":{"id":{"type":"string"}}}}}}`)
