@@ -121,8 +121,8 @@ func testHandOffs(t *testing.T, produce func(a *testapp.App, id string) error) {
 		if err := produce(a, fmt.Sprint(i)); err != nil {
 			t.Fatal(err)
 		}
+		testapp.Eventually(t, "it is consumed", a.Empty) // on a busy machine others would be a backlog, behind which nothing is handed off
 	}
-	testapp.Eventually(t, "all is consumed", a.Empty)
 	direct := 0
 	for i := range n {
 		runs, handedOff := h.of(fmt.Sprint(i))
