@@ -132,7 +132,7 @@ func TestRegistryResolvesConsumersByPayload(t *testing.T) {
 			got := access.ConsumersOf(registry, test.payloadType)
 			assertNames(t, "consumers", namesOf(got), test.want)
 			if (got == nil) != (test.want == nil) {
-				t.Errorf("consumers(%q): got %v, want nil exactly when nobody consumes it", test.payloadType, got)
+				t.Errorf("consumers(%q): got %v, want nil exactly when it has no consumer", test.payloadType, got)
 			}
 		})
 	}

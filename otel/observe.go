@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -58,6 +59,8 @@ func (t *Telemetry) Observe(ctx context.Context, source any, every time.Duration
 	switch {
 	case t == nil || t.meter == nil:
 		return errors.New("otel: observe: the telemetry was not made by NewTelemetry")
+	case isNil(source):
+		return errors.New("otel: observe: the source is nil")
 	case every < 0:
 		return fmt.Errorf("otel: observe: interval %s: 0 or more is allowed", every)
 	case every == 0:
@@ -75,6 +78,12 @@ func (t *Telemetry) Observe(ctx context.Context, source any, every time.Duration
 	}
 	return fmt.Errorf("otel: observe: %T has no metrics: an *outbox.Processor, *projection.Runner, *inbox.Runner or *relay.Runner "+
 		"is allowed", source)
+}
+
+// isNil tells whether a source is missing: nil, or a nil pointer.
+func isNil(source any) bool {
+	v := reflect.ValueOf(source)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // observed is a source with its instruments.

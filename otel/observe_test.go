@@ -54,8 +54,10 @@ func TestObserveRefusesMistakes(t *testing.T) {
 			t.Error("readers of telemetry that was not made by New: got no error, want one")
 		}
 	}
-	if err := telemetry.Observe(t.Context(), nil, time.Second); err == nil {
-		t.Error("a nil source: got no error, want one")
+	for _, missing := range []any{nil, (*source)(nil), (*projection.Runner)(nil), "a text"} {
+		if err := telemetry.Observe(t.Context(), missing, time.Second); err == nil {
+			t.Errorf("source %T: got no error, want one", missing)
+		}
 	}
 	if err := telemetry.Observe(t.Context(), &source{}, -time.Second); err == nil {
 		t.Error("a negative interval: got no error, want one")

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/uptrace/bun"
-
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -161,7 +159,12 @@ const shape = `SELECT md5(string_agg(what, ',' ORDER BY what)) FROM (
   UNION ALL SELECT gid FROM pg_prepared_xacts WHERE database = current_database()
   UNION ALL SELECT concat_ws(' ', version, applied_at) FROM asyncmonolith_migrations) AS parts (what)`
 
-func shapeOf(ctx context.Context, db *bun.DB) (shaped string, err error) {
+// querier is a database or one of its sessions.
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func shapeOf(ctx context.Context, db querier) (shaped string, err error) {
 	err = db.QueryRowContext(ctx, shape).Scan(&shaped)
 	return shaped, err
 }
@@ -217,9 +220,10 @@ func emptied(t testing.TB, d *database) bool {
 	if len(kept) == 0 {
 		d.close()
 		d.open(t)
-		if kept, pids = keep(ctx, d.sessions); len(kept) == 0 {
-			return false
-		}
+		kept, pids = keep(ctx, d.sessions)
+	}
+	if len(kept) == 0 {
+		return false
 	}
 	defer func() {
 		for _, c := range kept {
@@ -242,8 +246,7 @@ func emptied(t testing.TB, d *database) bool {
 	if !exec(fmt.Sprintf(dropTables, d.last)) {
 		return false
 	}
-	var shaped string
-	err := kept[0].QueryRowContext(ctx, shape).Scan(&shaped)
+	shaped, err := shapeOf(ctx, kept[0])
 	return err == nil && shaped == d.shape && exec(emptyTables)
 }
 

@@ -94,6 +94,7 @@ func (b *breaker) apply(row store.Breaker, now time.Time) {
 	switch {
 	case b.over: // it is about to be closed
 	case !row.Open():
+		b.missed = false // another process has closed it
 		if _, _, open := b.Tripped(); open {
 			b.Reset()
 		}
