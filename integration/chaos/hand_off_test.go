@@ -13,8 +13,9 @@ import (
 // and only what was in flight runs twice.
 func barHandOff(b *bar) {
 	const crew, each = 3, 100_000
+	const lease = 5 * time.Second // longer than a busy machine delays a heartbeat: nothing but a kill ends a claim
 	times := pick(b, 3, 15, 40)
-	r := newRun(b, b.dsn(), chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}, Lease: 2 * time.Second})
+	r := newRun(b, b.dsn(), chaos.WorkerConfig{Plain: []string{"one"}, Tx: []string{"two"}, Lease: lease})
 	r.exec("CREATE TABLE produced (job int PRIMARY KEY)")
 	config := r.config
 	start := func(i int) {

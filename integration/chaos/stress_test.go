@@ -49,7 +49,8 @@ func TestTheJudgeDetectsCarelessWorkers(t *testing.T) {
 	t.Parallel()
 	b := &bar{T: t, Rand: rand.New(rand.NewPCG(1, 1)), name: "stress, careless"}
 	promised := anyOptions(b.Rand)
-	promised.Options["rated"] = chaos.Options{Rate: 60} // much less than what there is to do
+	promised.Options["rated"] = chaos.Options{Rate: 60}             // much less than what there is to do
+	promised.Options["fair"] = chaos.Options{Fair: true, Rate: 100} // others wait behind the many of one key, however slow their producer
 	s := newStress(b, promised, func(c *chaos.WorkerConfig) {
 		c.Ordered, c.Skips, c.Shared, c.Limited, c.Options = nil, nil, nil, nil, maps.Clone(c.Options)
 		for name, o := range c.Options {
