@@ -216,19 +216,12 @@ END $$`
 // emptied tells whether the database is now as [take] has given it away.
 func emptied(t testing.TB, d *database) bool {
 	ctx := context.Background()
-	kept, pids := keep(ctx, d.sessions)
-	if len(kept) == 0 {
-		d.close()
-		d.open(t)
-		kept, pids = keep(ctx, d.sessions)
-	}
+	kept, pids := d.keepSessions(ctx, t)
 	if len(kept) == 0 {
 		return false
 	}
 	defer func() {
-		for _, c := range kept {
-			_ = c.Close()
-		}
+		release(kept)
 		d.sessions.SetMaxIdleConns(mostKept) // closes the others
 		limitSessions(d.sessions)
 	}()
@@ -236,7 +229,7 @@ func emptied(t testing.TB, d *database) bool {
 		_, err := kept[0].ExecContext(ctx, statement)
 		return err == nil
 	}
-	if !exec("ALTER DATABASE "+d.name+" RESET ALL") || !exec("SET testdb.kept = '{"+strings.Join(pids, ",")+"}'") {
+	if !exec("SET testdb.kept = '{" + strings.Join(pids, ",") + "}'") {
 		return false
 	}
 	defer exec("RESET testdb.kept")
@@ -248,6 +241,37 @@ func emptied(t testing.TB, d *database) bool {
 	}
 	shaped, err := shapeOf(ctx, kept[0])
 	return err == nil && shaped == d.shape && exec(emptyTables)
+}
+
+// keepSessions is [keep] of sessions that began without settings of the database: they would have them for ever. It
+// returns none if there are no such sessions.
+func (d *database) keepSessions(ctx context.Context, t testing.TB) (kept []*sql.Conn, pids []string) {
+	for range 3 { // at work, and then with the settings of the test
+		if kept, pids = keep(ctx, d.sessions); len(kept) > 0 && !d.reset(ctx, kept[0]) {
+			return kept, pids
+		}
+		release(kept)
+		d.close()
+		d.open(t)
+	}
+	return nil, nil
+}
+
+// reset removes the settings of the database, and tells whether there may have been any.
+func (d *database) reset(ctx context.Context, c *sql.Conn) bool {
+	var set bool
+	const settings = `SELECT EXISTS (SELECT FROM pg_db_role_setting WHERE setdatabase = (SELECT oid FROM pg_database WHERE datname = $1))`
+	if err := c.QueryRowContext(ctx, settings, d.name).Scan(&set); err == nil && !set {
+		return false
+	}
+	_, _ = c.ExecContext(ctx, "ALTER DATABASE "+d.name+" RESET ALL") // seen at the next try
+	return true
+}
+
+func release(sessions []*sql.Conn) {
+	for _, c := range sessions {
+		_ = c.Close()
+	}
 }
 
 // mostKept is how many sessions of a database are kept for the next test.
@@ -272,9 +296,7 @@ func keep(ctx context.Context, sessions *sql.DB) (kept []*sql.Conn, pids []strin
 			pids = append(pids, pid)
 		}
 		if err != nil {
-			for _, c := range kept {
-				_ = c.Close()
-			}
+			release(kept)
 			return nil, nil
 		}
 	}

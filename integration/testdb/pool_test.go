@@ -3,6 +3,8 @@ package testdb_test
 import (
 	"testing"
 
+	"github.com/uptrace/bun"
+
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 )
 
@@ -71,22 +73,29 @@ func TestPostgresIsEmptyAfterAnotherTest(t *testing.T) {
 	}
 }
 
-// The settings of a test are not those of the next one that has its database.
+// The settings of a test are not those of the next one that has its database, nor of the sessions that it is given.
 func TestSettingsEndWithTheTest(t *testing.T) {
 	testdb.PostgresDSN(t) // as long as a test has a database, those of others are kept
 	var first string
-	for _, settings := range [][]string{{testdb.Isolation("serializable")}, nil} {
-		t.Run("a test", func(t *testing.T) {
-			var name, level string
-			err := testdb.OpenPostgres(t, testdb.PostgresDSN(t, settings...)).QueryRowContext(t.Context(),
-				"SELECT current_database(), current_setting('default_transaction_isolation')").Scan(&name, &level)
-			switch {
-			case err != nil:
-				t.Fatal(err)
-			case first == "":
-				first = name
-			case name != first || level == "serializable":
-				t.Errorf("got database %s with level %s, want %s without a setting", name, level, first)
+	settingsOf := func(t *testing.T, db *bun.DB) (name, level string) {
+		t.Helper()
+		err := db.QueryRowContext(t.Context(), "SELECT current_database(), current_setting('default_transaction_isolation')").Scan(&name, &level)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return name, level
+	}
+	t.Run("with settings", func(t *testing.T) {
+		var level string
+		first, level = settingsOf(t, testdb.OpenPostgres(t, testdb.PostgresDSN(t, testdb.Isolation("serializable"))))
+		if level != "serializable" {
+			t.Errorf("got level %s, want serializable", level)
+		}
+	})
+	for range 2 {
+		t.Run("after it", func(t *testing.T) {
+			if name, level := settingsOf(t, testdb.Postgres(t)); name != first || level != "read committed" {
+				t.Errorf("got database %s with level %s, want %s with read committed", name, level, first)
 			}
 		})
 	}
