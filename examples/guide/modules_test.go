@@ -36,13 +36,15 @@ func TestModulesOfTheGuideShareOnlyPayloads(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	var order string
 	for order == "" {
 		err := db.QueryRowContext(ctx, "SELECT order_id FROM invoices JOIN parcels USING (order_id)").Scan(&order)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Millisecond)
+		<-tick.C
 	}
 	if order != "o-1" {
 		t.Errorf("invoiced: got %q, want o-1", order)
