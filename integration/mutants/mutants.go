@@ -14,6 +14,6 @@ func mutants() []mutant {
 		publishMutants(), receiveMutants(), parkMutants(), moveMutants(), logRelayMutants(),
 		permissionMutants(), planMutants(), stepMutants(), adminMutants(), commandMutants(),
 		doorMutants(), changeMutants(), originMutants(), markupMutants(), contentMutants(), filterMutants(), boundMutants(),
-		barMutants(), handleMutants(), handOffMutants(), schemaMutants(), durableMutants(),
+		handleMutants(), handOffMutants(), schemaMutants(), durableMutants(),
 	)
 }

@@ -40,8 +40,11 @@ func receiveMutants() []mutant {
 	return []mutant{
 		{"relay: acknowledged before the commit", in("acceptor.accept", never("cmp.Or(err, written)")),
 			perRelay("TestRecordsAreAcknowledgedOnlyAfterTheCommit"), `got [1-9]\d* acknowledged and 0 rows, want none`},
-		{"relay: deduplicated in another transaction", receivedApart(), perRelay("TestRecordsAreAcknowledgedOnlyAfterTheCommit"),
-			`got \d+ acknowledged and [1-9]\d* rows, want none`},
+		{"relay: deduplicated in another transaction",
+			in("acceptor.writeTogether", replace("added, err := a.store.Inbox.Receive(ctx, tx, a.receiver.name, hashes)",
+				"var added map[string]bool; err := txn.InTx(ctx, a.db, func(tx bun.Tx) (err error) { "+
+					"added, err = a.store.Inbox.Receive(ctx, tx, a.receiver.name, hashes); return err })")),
+			perRelay("TestRecordsAreAcknowledgedOnlyAfterTheCommit"), `got \d+ acknowledged and [1-9]\d* rows, want none`},
 		{
 			"relay: not deduplicated",
 			in("acceptor.fresh", replace("!one.isNew(added)", "!one.isNew(added) && false")),
@@ -67,15 +70,6 @@ func receiveMutants() []mutant {
 			`left of b`,
 		},
 	}
-}
-
-func receivedApart() mistake {
-	return in(
-		"acceptor.writeTogether",
-		replace("added, err := a.store.Inbox.Receive(ctx, tx, a.receiver.name, hashes)", "var added map[string]bool; "+
-			"err := txn.InTx(ctx, a.db, func(tx bun.Tx) (err error) { added, err = a.store.Inbox.Receive(ctx, tx, a.receiver.name, hashes); "+
-			"return err })"),
-	)
 }
 
 // parkMutants lose or double what cannot be taken, or what comes with it.
