@@ -2,8 +2,6 @@
 
 package main
 
-func inTxn(names string) suite { return tests("integration/txn", names) }
-
 // consumeMutants break what counts as an attempt, and what ends a run.
 func consumeMutants() []mutant {
 	return []mutant{
@@ -36,16 +34,5 @@ func consumeMutants() []mutant {
 			inOutbox("TestAStopIsAnsweredAsTheMessageGoes/postgres"), `looks at an answer`},
 		{"turns: messages with keys are always first", in("consumer.parts", never("c.plainFirst")),
 			inOutbox("TestKeyedAndKeylessTakeTurns/1"), `a fair part of each`},
-	}
-}
-
-// batchMutants break what the messages of one batch owe to each other.
-func batchMutants() []mutant {
-	return []mutant{
-		{"batch: order is lost if the first message has no key",
-			in("newKeyOrder", replace("!slices.ContainsFunc(tasks, inOrder)", "!inOrder(tasks[0])")),
-			inOutbox("TestOneWithoutAKeyLeavesTheOthersTheirOrder"), `got the last of each key`},
-		{"batch: a group goes on past a failed message of the key", in("keyOrder.mayRun", always("o.done(before)")),
-			inOutbox("TestTransactionalMessagesOfAKeyRunInOrder/in_groups/sqlite"), `out of order`},
 	}
 }

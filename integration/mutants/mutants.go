@@ -7,8 +7,8 @@ import "slices"
 // mutants returns all there are, in no particular order.
 func mutants() []mutant {
 	return slices.Concat(
-		claimMutants(), suspectMutants(), settleMutants(), transactionMutants(), consumeMutants(), batchMutants(),
-		orderMutants(), keyMutants(), flowMutants(), waitAllMutants(),
+		claimMutants(), suspectMutants(), settleMutants(), transactionMutants(), consumeMutants(),
+		orderMutants(), keyMutants(), flowMutants(), groupMutants(),
 		mariaClaimMutants(), mariaSettleMutants(), sqliteMutants(),
 		logMutants(), scheduleMutants(),
 		publishMutants(), receiveMutants(), parkMutants(), moveMutants(), logRelayMutants(),
