@@ -11,7 +11,7 @@ func mutants() []mutant {
 		orderMutants(), keyMutants(), flowMutants(), groupMutants(),
 		mariaClaimMutants(), mariaSettleMutants(), sqliteMutants(),
 		logMutants(), scheduleMutants(),
-		publishMutants(), receiveMutants(), parkMutants(), moveMutants(), logRelayMutants(),
+		publishMutants(), receiveMutants(), moveMutants(), logRelayMutants(),
 		permissionMutants(), planMutants(), stepMutants(), adminMutants(), commandMutants(),
 		doorMutants(), changeMutants(), originMutants(), markupMutants(), contentMutants(), filterMutants(), boundMutants(),
 		handleMutants(), handOffMutants(), schemaMutants(), durableMutants(),
