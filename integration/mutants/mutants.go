@@ -12,7 +12,7 @@ func mutants() []mutant {
 		mariaClaimMutants(), mariaSettleMutants(), sqliteMutants(),
 		logMutants(), scheduleMutants(),
 		publishMutants(), receiveMutants(), moveMutants(), logRelayMutants(),
-		permissionMutants(), planMutants(), stepMutants(), adminMutants(), commandMutants(),
+		permissionMutants(), planMutants(), stepMutants(), adminMutants(),
 		doorMutants(), changeMutants(), originMutants(), markupMutants(), contentMutants(), filterMutants(), boundMutants(),
 		handleMutants(), handOffMutants(), schemaMutants(), durableMutants(),
 	)
