@@ -13,7 +13,7 @@ func mutants() []mutant {
 		logMutants(), scheduleMutants(),
 		publishMutants(), receiveMutants(), moveMutants(), logRelayMutants(),
 		permissionMutants(), planMutants(), stepMutants(), adminMutants(),
-		doorMutants(), changeMutants(), originMutants(), markupMutants(), contentMutants(), filterMutants(), boundMutants(),
+		doorMutants(), changeMutants(), originMutants(), markupMutants(), contentMutants(), boundMutants(),
 		handleMutants(), handOffMutants(), schemaMutants(), durableMutants(),
 	)
 }
