@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
@@ -48,7 +49,7 @@ func (t *tenants) add(ctx context.Context, schema string) error {
 	if err := outbox.Migrate(ctx, t.db, registry.Tables()); err != nil {
 		return err
 	}
-	processor, err := outbox.NewProcessor(t.db, registry, outbox.ProcessorConfig{Logger: logger()})
+	processor, err := outbox.NewProcessor(t.db, registry, outbox.ProcessorConfig{StartTimeout: time.Minute, Logger: logger()})
 	if err != nil {
 		return err
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/contender"
 )
 
-// idleWarmUp is how long a process may take to come to rest.
-const idleWarmUp = 3 * time.Second
+// idleWarmUp is how long a process may take to come to rest, and idleTenant how much longer for each tenant.
+const idleWarmUp, idleTenant = 3 * time.Second, 400 * time.Millisecond
 
 // Rest is what a process of ours costs while it has nothing to do: statements a second, and the shares of one
 // processor in percent that it and the server take.
@@ -29,7 +29,7 @@ func (b *Bench) Idle(ctx context.Context, d time.Duration, tenants int) (rest Re
 		var server time.Duration
 		err = process.each((*child.Process).Go)
 		if err == nil {
-			err = r.wait(idleWarmUp)
+			err = r.wait(idleWarmUp + time.Duration(tenants)*idleTenant)
 		}
 		if err == nil {
 			server = r.server.CPU()
