@@ -47,7 +47,7 @@ func (rc *receiver) IDs(n int) (handoff.IDs, time.Time) {
 	if ids.IDs == nil {
 		return ids, time.Time{}
 	}
-	return ids, rc.dispatcher.probes.clock(time.Now())
+	return ids, rc.dispatcher.pollState.clock(time.Now())
 }
 
 // loop keeps ids of messages in reserve until ctx ends.

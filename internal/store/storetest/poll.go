@@ -7,118 +7,118 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-func probeCases() []testCase {
+func pollCases() []testCase {
 	return []testCase{
-		{"nothing to do is found as nothing", probeNothing},
-		{"due wants are told by their index", probeDue},
-		{"claimed messages are not due", probeClaimed},
-		{"messages of others are not due", probeOthers},
-		{"crashed messages are told apart", probeCrashed},
-		{"expired claims are told", probeExpired},
-		{"the time to the next message is told", probeNext},
-		{"where the first message of each want is is told, and the time", probePlaces},
-		{"what lies up to a place is not looked at", probeBehind},
-		{"the time to the end of the first lease is told", probeLease},
-		{"a short look finds the same due messages, and nothing else", probeShort},
+		{"nothing to do is found as nothing", pollNothing},
+		{"due wants are told by their index", pollDue},
+		{"claimed messages are not due", pollClaimed},
+		{"messages of others are not due", pollOthers},
+		{"crashed messages are told apart", pollCrashed},
+		{"expired claims are told", pollExpired},
+		{"the time to the next message is told", pollNext},
+		{"where the first message of each want is is told, and the time", pollPlaces},
+		{"what lies up to a place is not looked at", pollBehind},
+		{"the time to the end of the first lease is told", pollLease},
+		{"a short look finds the same due messages, and nothing else", pollShort},
 	}
 }
 
-func (k *kit) probe(what string, want store.Probe, wants ...store.Want) {
+func (k *kit) poll(what string, want store.Poll, wants ...store.Want) {
 	k.Helper()
-	got, err := k.store.Claims.Probe(k.ctx, k.db, wants)
-	k.must("probe", err)
+	got, err := k.store.Claims.Poll(k.ctx, k.db, wants)
+	k.must("poll", err)
 	slices.Sort(got.Due)
 	got.First, got.Lease, got.Now = nil, 0, time.Time{} // have cases of their own
-	equal(k, "probe with "+what, got, want)
+	equal(k, "poll with "+what, got, want)
 }
 
-func probeNothing(k *kit) {
-	k.probe("empty tables", store.Probe{}, want("c", 1), want("d", 1))
-	k.probe("no wants", store.Probe{})
+func pollNothing(k *kit) {
+	k.poll("empty tables", store.Poll{}, want("c", 1), want("d", 1))
+	k.poll("no wants", store.Poll{})
 	k.add("c", 1)
-	k.probe("no wants and a message", store.Probe{})
+	k.poll("no wants and a message", store.Poll{})
 }
 
-func probeDue(k *kit) {
+func pollDue(k *kit) {
 	k.add("c", 3)
 	k.add("e", 1)
-	k.probe("two of three due", store.Probe{Due: []int{0, 2}}, want("c", 1), want("d", 1), want("e", 1))
-	k.probe("the same in another order", store.Probe{Due: []int{1, 2}}, want("d", 1), want("e", 1), want("c", 1))
+	k.poll("two of three due", store.Poll{Due: []int{0, 2}}, want("c", 1), want("d", 1), want("e", 1))
+	k.poll("the same in another order", store.Poll{Due: []int{1, 2}}, want("d", 1), want("e", 1), want("c", 1))
 }
 
-func probeClaimed(k *kit) {
+func pollClaimed(k *kit) {
 	ids := k.add("c", 2)
 	c := k.take("a", "c", ids[0])
-	k.probe("one of two claimed", store.Probe{Due: []int{0}}, want("c", 1))
+	k.poll("one of two claimed", store.Poll{Due: []int{0}}, want("c", 1))
 	k.take("b", "c", ids[1])
-	k.probe("both claimed", store.Probe{}, want("c", 1))
+	k.poll("both claimed", store.Poll{}, want("c", 1))
 	k.settle("a", store.Result{Claim: c.ID, Message: ids[0], Outcome: store.Failed, Delay: time.Second})
-	k.probe("one to be retried", store.Probe{Next: time.Second}, want("c", 1))
+	k.poll("one to be retried", store.Poll{Next: time.Second}, want("c", 1))
 	k.pass(time.Second)
-	k.probe("one retried", store.Probe{Due: []int{0}}, want("c", 1))
+	k.poll("one retried", store.Poll{Due: []int{0}}, want("c", 1))
 }
 
-func probeOthers(k *kit) {
+func pollOthers(k *kit) {
 	other := k.message("c")
 	other.PayloadType = "other"
 	k.insert(other)
 	k.add("d", 1)
-	k.probe("only others' messages", store.Probe{}, want("c", 1))
-	k.probe("messages under a former type", store.Probe{}, renamed("c", 1)...)
+	k.poll("only others' messages", store.Poll{}, want("c", 1))
+	k.poll("messages under a former type", store.Poll{}, renamed("c", 1)...)
 	former := k.message("c")
 	former.PayloadType = "it's old"
 	k.insert(former)
-	k.probe("messages under a former type", store.Probe{Due: []int{2}}, append([]store.Want{want("c", 1)}, renamed("c", 1)...)...)
+	k.poll("messages under a former type", store.Poll{Due: []int{2}}, append([]store.Want{want("c", 1)}, renamed("c", 1)...)...)
 	k.crash("d", 1)
-	k.probe("only others' crashed messages", store.Probe{}, want("c", 1), store.Want{Consumer: "d", Payload: "other"})
+	k.poll("only others' crashed messages", store.Poll{}, want("c", 1), store.Want{Consumer: "d", Payload: "other"})
 }
 
-func probeCrashed(k *kit) {
+func pollCrashed(k *kit) {
 	k.add("c", 2)
 	k.crash("c", 1)
-	k.probe("suspects", store.Probe{Suspects: []int{0}}, want("c", 1))
+	k.poll("suspects", store.Poll{Suspects: []int{0}}, want("c", 1))
 	k.add("d", 1)
 	k.crash("d", 4)
-	k.probe("suspects and killers", store.Probe{Suspects: []int{0}, Killers: []int{1}}, want("c", 1), want("d", 1))
-	k.probe("killers", store.Probe{Killers: []int{0}}, want("d", 1))
+	k.poll("suspects and killers", store.Poll{Suspects: []int{0}, Killers: []int{1}}, want("c", 1), want("d", 1))
+	k.poll("killers", store.Poll{Killers: []int{0}}, want("d", 1))
 	k.add("c", 1)
 	k.claim(crashed("a", store.Suspects, 10, want("c", 1)))
 	k.claim(crashed("a", store.Killers, 1, want("d", 1)))
-	k.probe("crashed messages claimed and a clean one", store.Probe{Due: []int{0}}, want("c", 1), want("d", 1))
+	k.poll("crashed messages claimed and a clean one", store.Poll{Due: []int{0}}, want("c", 1), want("d", 1))
 }
 
-func probeExpired(k *kit) {
+func pollExpired(k *kit) {
 	k.take("a", "c", k.add("c", 1)...)
 	k.pass(lease)
-	k.probe("a lease that ends now", store.Probe{}, want("c", 1))
+	k.poll("a lease that ends now", store.Poll{}, want("c", 1))
 	k.pass(time.Microsecond)
-	k.probe("a lease that has ended", store.Probe{Expired: true, Overdue: time.Microsecond}, want("c", 1))
-	k.probe("a lease of other consumers that has ended", store.Probe{Expired: true, Overdue: time.Microsecond}, want("d", 1))
+	k.poll("a lease that has ended", store.Poll{Expired: true, Overdue: time.Microsecond}, want("c", 1))
+	k.poll("a lease of other consumers that has ended", store.Poll{Expired: true, Overdue: time.Microsecond}, want("d", 1))
 	k.extend("a")
-	k.probe("a lease renewed", store.Probe{}, want("c", 1))
+	k.poll("a lease renewed", store.Poll{}, want("c", 1))
 }
 
-func probeNext(k *kit) {
+func pollNext(k *kit) {
 	for consumer, delay := range map[string]time.Duration{"c": 90 * time.Second, "d": 45*time.Second + 7*time.Microsecond, "e": time.Second} {
 		m := k.message(consumer)
 		m.Delay = delay
 		k.insert(m)
 	}
-	k.probe("one delayed", store.Probe{Next: 90 * time.Second}, want("c", 1))
-	k.probe("two delayed", store.Probe{Next: 45*time.Second + 7*time.Microsecond}, want("c", 1), want("d", 1))
+	k.poll("one delayed", store.Poll{Next: 90 * time.Second}, want("c", 1))
+	k.poll("two delayed", store.Poll{Next: 45*time.Second + 7*time.Microsecond}, want("c", 1), want("d", 1))
 	k.add("c", 1)
-	k.probe("one due as well", store.Probe{Due: []int{1}, Next: 45*time.Second + 7*time.Microsecond}, want("d", 1), want("c", 1))
+	k.poll("one due as well", store.Poll{Due: []int{1}, Next: 45*time.Second + 7*time.Microsecond}, want("d", 1), want("c", 1))
 	k.pass(46 * time.Second)
-	k.probe("time passed", store.Probe{Due: []int{0, 1}, Next: 44 * time.Second}, want("d", 1), want("c", 1))
+	k.poll("time passed", store.Poll{Due: []int{0, 1}, Next: 44 * time.Second}, want("d", 1), want("c", 1))
 	k.pass(24 * time.Hour)
-	k.probe("all due", store.Probe{Due: []int{0, 1}}, want("d", 1), want("c", 1))
+	k.poll("all due", store.Poll{Due: []int{0, 1}}, want("d", 1), want("c", 1))
 }
 
-func probePlaces(k *kit) {
+func pollPlaces(k *kit) {
 	ofC, ofD := k.aged("c", 5, 9, 1), k.aged("d", 7)
 	k.take("a", "c", ofC[1].ID)
-	p, err := k.store.Claims.Probe(k.ctx, k.db, []store.Want{want("d", 1), want("none", 1), want("c", 1)})
-	k.must("probe", err)
+	p, err := k.store.Claims.Poll(k.ctx, k.db, []store.Want{want("d", 1), want("none", 1), want("c", 1)})
+	k.must("poll", err)
 	found := make(map[int]store.Position)
 	for i, due := range p.Due {
 		found[due] = p.First[i]
@@ -128,30 +128,30 @@ func probePlaces(k *kit) {
 	equal(k, "clock", p.Now.Equal(epoch()), true)
 }
 
-func probeBehind(k *kit) {
+func pollBehind(k *kit) {
 	at := k.aged("c", 5, 4)
-	k.probe("the second behind the first", store.Probe{Due: []int{0}}, after("c", 1, at[0]))
-	k.probe("nothing behind the second", store.Probe{}, after("c", 1, at[1]))
-	p, err := k.store.Claims.Probe(k.ctx, k.db, []store.Want{after("c", 1, at[0])})
-	k.must("probe", err)
+	k.poll("the second behind the first", store.Poll{Due: []int{0}}, after("c", 1, at[0]))
+	k.poll("nothing behind the second", store.Poll{}, after("c", 1, at[1]))
+	p, err := k.store.Claims.Poll(k.ctx, k.db, []store.Want{after("c", 1, at[0])})
+	k.must("poll", err)
 	equal(k, "place", places(p.First...), places(at[1]))
 }
 
-func probeLease(k *kit) {
+func pollLease(k *kit) {
 	k.take("a", "c", k.add("c", 1)...)
 	k.pass(lease / 4)
 	k.take("b", "d", k.add("d", 1)...)
-	p, err := k.store.Claims.Probe(k.ctx, k.db, []store.Want{want("c", 1)})
-	k.must("probe", err)
+	p, err := k.store.Claims.Poll(k.ctx, k.db, []store.Want{want("c", 1)})
+	k.must("poll", err)
 	equal(k, "time left", p.Lease, lease-lease/4)
 }
 
-func probeShort(k *kit) {
+func pollShort(k *kit) {
 	at := k.aged("c", 5)
 	k.add("d", 1)
 	k.crash("d", 1)
-	p, err := k.store.Claims.ProbeDue(k.ctx, k.db, []store.Want{want("d", 1), want("c", 1)})
-	k.must("probe", err)
+	p, err := k.store.Claims.PollDue(k.ctx, k.db, []store.Want{want("d", 1), want("c", 1)})
+	k.must("poll", err)
 	equal(k, "due", p.Due, []int{1})
 	equal(k, "places", places(p.First...), places(at[0]))
 	equal(k, "crashed", len(p.Suspects), 0)
