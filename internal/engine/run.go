@@ -61,7 +61,7 @@ type run struct {
 	claimer     claimer
 	listener    listener
 	forgetter   forgetter
-	receiver    receiver
+	handOffs    handOffs
 
 	work        context.Context // the root of all handlers' contexts
 	cancelWork  context.CancelCauseFunc
@@ -110,7 +110,7 @@ func (r *run) assembleWork() {
 	r.recorder = recorder{ledger: r.ledger, dispatcher: d, stops: &r.stops, uncounted: &p.uncounted}
 	r.transactor = transactor{
 		store: p.store, db: p.db, owner: r.owner, config: &p.config, registry: p.registry, ctx: r.ctx, outage: r.outage,
-		uncounted: &p.uncounted, receiver: &r.receiver,
+		uncounted: &p.uncounted, handOffs: &r.handOffs,
 	}
 	r.executor = executor{
 		config: &p.config, registry: p.registry, counters: &p.counters, chain: bus.Compose(nil, p.config.Middleware...),
@@ -176,7 +176,7 @@ func (r *run) assembleLoops() {
 		pollQueries: &r.pollQueries, outage: r.outage, alarm: r.alarm, groups: &r.groups,
 		soon: alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond, 250*time.Millisecond),
 	}
-	r.receiver = receiver{
+	r.handOffs = handOffs{
 		store: p.store, db: p.db, owner: r.owner, config: &p.config, ctx: r.ctx, dispatcher: d, enqueuer: &r.enqueuer,
 		claimer: &r.claimer, outage: r.outage, inFlight: &r.inFlight, ids: idReserve{low: make(chan struct{}, 1)},
 	}
@@ -223,7 +223,7 @@ func (r *run) serve(ctx context.Context) error {
 	loops := r.loops(loopCtx)
 
 	r.serving.Store(true)
-	stopReceiving := r.receiver.receive(r.processor.registry)
+	stopReceiving := r.handOffs.receive(r.processor.registry)
 	<-ctx.Done()
 	arrived := stopReceiving()
 	deadline := time.Now().Add(r.processor.config.DrainTimeout)
@@ -243,7 +243,7 @@ func (r *run) serve(ctx context.Context) error {
 	}
 	<-looped
 	waitFor(arrived, time.Until(deadline), r.stopNow)
-	r.receiver.end()
+	r.handOffs.end()
 	r.dispatcher.catalog.endRateWaits(time.Now())
 	close(finish)
 	if !waitFor(settled, max(time.Until(deadline), settleGrace), r.stopNow) && !waitFor(settled, stopGrace, nil) {
@@ -264,7 +264,7 @@ func (r *run) serve(ctx context.Context) error {
 func (r *run) loops(ctx context.Context) *sync.WaitGroup {
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){
-		r.poller.loop, r.listener.loop, r.checker.loop, r.slots.loop, r.breakers.loop, r.receiver.loop, r.groups.loop,
+		r.poller.loop, r.listener.loop, r.checker.loop, r.slots.loop, r.breakers.loop, r.handOffs.loop, r.groups.loop,
 		r.forgetter.loop,
 	} {
 		loops.Go(func() { loop(ctx) })
