@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
-
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
 // Extend renews every claim of the owner and returns their ids. A missing claim was taken away. An
@@ -19,10 +17,4 @@ func (s *ClaimStore) Extend(ctx context.Context, db bun.IDB, owner string, lease
 // available again at once.
 func (s *ClaimStore) Disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error {
 	return retry(ctx, db, func(db bun.IDB) error { return s.dialect.Disclaim(ctx, db, owner, claims) })
-}
-
-// Recover ends claims that have outlived their lease and counts a crash on
-// their messages. A message whose solo claim brings it to maxCrashes is poisoned.
-func (s *ClaimStore) Recover(ctx context.Context, db *bun.DB, maxCrashes int) (dialect.Recovered, error) {
-	return retried(ctx, db, func(db bun.IDB) (dialect.Recovered, error) { return s.dialect.Recover(ctx, db, maxCrashes) })
 }
