@@ -30,7 +30,7 @@ func mariaSettleMutants() []mutant {
 		{"MariaDB: settles under the claim of another owner", in("mariadb.liveSQL", text("c.owner = ?", "? <> ''")), on("settle_guards"),
 			`settle_guard\.go:\d+: (settled|claims|messages):`},
 		{"MariaDB: a release counts as an attempt", releaseCounted(), on("settle"), `settle\.go:\d+: messages?:`},
-		{"MariaDB: a crash is not counted", in("mariadb.statements", text("SET m.crashes = j.crashes", "SET m.crashes = m.crashes")),
+		{"MariaDB: a crash is not counted", in("mariadb.recoverStatements", text("SET m.crashes = j.crashes", "SET m.crashes = m.crashes")),
 			on("recover"), `recover\.go:\d+: crashes`},
 		{"MariaDB: poisoned without having run alone", in("Lists.Recover", without("solo")), on("recover"), `recovered without solo:`},
 		{"MariaDB: the fence does not check the claim",
