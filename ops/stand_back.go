@@ -1,11 +1,8 @@
 package ops
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/projections"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -16,10 +13,9 @@ import (
 // may have started a kind or target that this version does not know.
 func (r *Runner) can(row store.Operation) bool {
 	a := Action(row.Kind)
-	var unknown *unknownTargetError
 	target, err := targetOf(row)
-	if errors.As(err, &unknown) {
-		return false // written by a newer version
+	if errors.Is(err, store.ErrNewer) {
+		return false
 	}
 	if kind, known := kinds()[a]; !known || kind.apply == nil {
 		return known
@@ -34,18 +30,11 @@ func (r *Runner) can(row store.Operation) bool {
 	return ok && (target.Version == 0 || version == target.Version)
 }
 
-// unknownTargetError is returned for a target with a field that this version does not know. To
-// ignore the field would change more than was planned.
-type unknownTargetError struct{ error }
-
 // targetOf reads an operation's target, which a newer version may have extended, and checks that it
-// fits the operation.
+// fits the operation. A field that is not known is [store.ErrNewer]: to ignore it would change more than
+// was planned.
 func targetOf(row store.Operation) (target pinnedTarget, err error) {
-	strict := json.NewDecoder(bytes.NewReader(row.Target))
-	strict.DisallowUnknownFields()
-	if err = strict.Decode(&target); err != nil && strings.Contains(err.Error(), "unknown field") {
-		err = &unknownTargetError{err}
-	}
+	err = store.UnmarshalKnown(row.Target, &target)
 	if kind, known := kinds()[Action(row.Kind)]; err == nil && known {
 		if err = kind.check(target.Target); err == nil && kind.step != nil && len(target.Pinned) == 0 {
 			err = fmt.Errorf("%w lists no messages", errTarget)

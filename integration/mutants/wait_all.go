@@ -15,5 +15,7 @@ func waitAllMutants() []mutant {
 			groups("sqlite", "the_group_stays*"), `requeued`},
 		{"groups: one that is locked delays the others", in("groupSweeper.fireAll", replace("firstTry", "statementTimeout")),
 			inOutbox("TestALockedGroupDoesNotDelayTheOthers"), `want it within 10 s`},
+		{"groups: what a newer release adds is dropped", in("UnmarshalKnown", drop("strict.DisallowUnknownFields()")),
+			groups("sqlite", "a_group_of_a_newer*"), `fire what has an unknown field`},
 	}
 }
