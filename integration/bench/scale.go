@@ -221,14 +221,20 @@ func (s *session) unregistered(ctx context.Context) error {
 // idleFor is how long an idle process is watched.
 const idleFor = 30 * time.Second
 
+// idleTenants is how many tenants an idle process has that has any.
+const idleTenants = 100
+
 func (s *session) idle(ctx context.Context) error {
 	for range s.options.rounds {
-		statements, cpu, err := s.bench.Idle(ctx, idleFor)
-		if err != nil {
-			return err
+		for name, tenants := range map[string]int{"idle": 0, "idle-tenants": idleTenants} {
+			rest, err := s.bench.Idle(ctx, idleFor, tenants)
+			if err != nil {
+				return err
+			}
+			s.found(name+"-statements", contender.NameOurs, "statements/s", rest.Statements)
+			s.found(name+"-cpu", contender.NameOurs, "% of a core", rest.Client)
+			s.found(name+"-server-cpu", contender.NameOurs, "% of a core", rest.Server)
 		}
-		s.found("idle-statements", contender.NameOurs, "statements/s", statements)
-		s.found("idle-cpu", contender.NameOurs, "% of a core", cpu)
 	}
 	return nil
 }

@@ -9,16 +9,12 @@ func mariaClaimMutants() []mutant {
 	return []mutant{
 		{"MariaDB: claims are not read again once rows are locked",
 			in("mariadb.takenSQL", text("h WHERE h.id IN (?) UNION ALL", "h WHERE h.id IN (?) AND FALSE UNION ALL")), during("claimed*"), both},
-		{"MariaDB: claim at the server's default isolation", in("txn.RunOwn", argument("RunInTx", 2, "nil")), during("claimed*"), both},
 		{"MariaDB: a pause during the claim is missed", in("mariadb.database.record", without("paused[p.ConsumerType]")), during("paused*"),
 			both},
-		{"MariaDB: a message delayed during the claim is claimed",
-			in("mariadb.pickSQL", text("AND m.available_after <= {now} FOR UPDATE", "FOR UPDATE")), during("put_off*"), both},
 		{"MariaDB: nothing behind locked rows is looked at", in("mariadb.look.advance", replace("l.limit *= 2", "l.limit = 0")),
 			inStore("TestMariaDBClaimersDoNotStarveEachOther"), `got 0 messages`},
 		{"MariaDB: conflicting transactions repeat at once", in("txn.InTx", replace("return repeatInTurn(ctx, db, fn)", "_ = repeatInTurn")),
 			inStore("TestMariaDBSurfacesNoConflicts"), `got error .*1213`},
-		{"MariaDB: claims of a consumer run side by side", in("laneClaim.lockGates", text("{lock}", "")), lanes("mariadb", atOnce), outOfOrder},
 	}
 }
 
@@ -26,13 +22,12 @@ func mariaClaimMutants() []mutant {
 func mariaSettleMutants() []mutant {
 	on := func(names string) suite { return inStore("TestStore/mariadb/" + names) }
 	return []mutant{
-		{"MariaDB: settles a message that left its claim", settledUnheld(), on("settle_guards"), `settle_guard\.go:\d+: settled:`},
+		{"MariaDB: settles a message that left its claim", in("Lists.subtract", before("return held, …", "held = results")),
+			on("settle_guards"), `settle_guard\.go:\d+: settled:`},
 		{"MariaDB: settles under the claim of another owner", in("mariadb.liveSQL", text("c.owner = ?", "? <> ''")), on("settle_guards"),
 			`settle_guard\.go:\d+: (settled|claims|messages):`},
-		{"MariaDB: a release counts as an attempt", releaseCounted(), on("settle"), `settle\.go:\d+: messages?:`},
 		{"MariaDB: a crash is not counted", in("mariadb.recoverStatements", text("SET m.crashes = j.crashes", "SET m.crashes = m.crashes")),
 			on("recover"), `recover\.go:\d+: crashes`},
-		{"MariaDB: poisoned without having run alone", in("Lists.Recover", without("solo")), on("recover"), `recovered without solo:`},
 		{"MariaDB: the fence does not check the claim",
 			in("mariadb.database.Fence", before("for _, c := range live {…}", "held = append(held, msg.ID)")), on("transaction"),
 			`fence, (release|another owner|a foreign claim)`},
@@ -40,29 +35,14 @@ func mariaSettleMutants() []mutant {
 			inOutbox("TestMariaDBTransactionThatEndsEarly"), `effects: got those of attempts that add up to`},
 		{"MariaDB: free insert ids are read from a snapshot", in("mariadb.reservedSQL", text("LOCK IN SHARE MODE", "")),
 			inOutbox("TestReservedInsertIDsAreFree"), `want a duplicate`},
-		{"MariaDB: a message locked by its insert id counts as free",
-			in("mariadb.database.Unlocked", drop("blocked = append(blocked, byInsertID...)")), inStore("TestMariaDBSettlesWhatIsFree"),
-			`settle what is free: got`},
 		{"MariaDB: a key is free once its first message is settled",
 			in("mariadb.statements", text("lanes = ?", "lanes = IF(? IS NULL, '', NULL)")), lanes("mariadb", atOnce), outOfOrder},
 	}
 }
 
-// settledUnheld settles every result, on MariaDB and on SQLite.
-func settledUnheld() mistake {
-	return in("Lists.subtract", before("return held, …", "held = results"))
-}
-
-// releaseCounted does as if a release were a failure, on MariaDB and on SQLite.
-func releaseCounted() mistake {
-	return in("Lists.apply", before("switch r.Outcome {…}", "if r.Outcome == Release { r.Outcome = Failed }"))
-}
-
 // sqliteMutants break what a settle rests on where one lock covers several statements.
 func sqliteMutants() []mutant {
 	return []mutant{
-		{"SQLite: settles a message that left its claim", settledUnheld(), inStore("TestStore/sqlite/settle_guards"),
-			`settle_guard\.go:\d+: settled:`},
 		{"SQLite: settles under the claim of another owner", in("sqlite.claimsSQL", text("AND owner = ?", "AND ? <> ''")),
 			inStore("TestStore/sqlite/settle_guards"), `settle_guard\.go:\d+: (settled|claims|messages):`},
 		{"SQLite: claims are not read again under the lock", in("sqlite.unchangedSQL", text("m.id NOT IN (", "-m.id NOT IN (")),

@@ -21,3 +21,22 @@ func durableMutants() []mutant {
 			inOutbox("TestAStepIsStoredPastTheTimeout"), `got calls of the step's function 2`},
 	}
 }
+
+// groupMutants break the end of groups.
+func groupMutants() []mutant {
+	groups := func(database, names string) suite { return inStore("TestStore/" + database + "/groups/" + names) }
+	return []mutant{
+		{"groups: a member that is being produced is overlooked", in("OutboxStore.share", text("{lock shared}", "")),
+			groups("postgres", "a_member_that*"), `fired before the member is committed`},
+		{"groups: an end with pending members", in("doneSQL", text("m.group_key = g.name", "m.group_key = g.name AND 1 = 0")),
+			groups("sqlite", "a_group_is_done*"), `with members`},
+		{"groups: an end by two at once", in("GroupStore.Fire", text("{lock free}", "")),
+			groups("postgres", "a_group_that_is_ending*"), `want it to leave the group alone`},
+		{"groups: a requeued message has left its group",
+			in("Returning.RequeueAs", text("{now}, p.steps, p.order_key, p.lane, p.rank, p.group_key",
+				"{now}, p.steps, p.order_key, p.lane, p.rank, NULL")),
+			groups("sqlite", "the_group_stays*"), `requeued`},
+		{"groups: what a newer release adds is dropped", in("UnmarshalKnown", drop("strict.DisallowUnknownFields()")),
+			groups("sqlite", "a_group_of_a_newer*"), `fire what has an unknown field`},
+	}
+}

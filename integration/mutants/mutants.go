@@ -7,13 +7,13 @@ import "slices"
 // mutants returns all there are, in no particular order.
 func mutants() []mutant {
 	return slices.Concat(
-		claimMutants(), suspectMutants(), settleMutants(), transactionMutants(), consumeMutants(), batchMutants(),
-		orderMutants(), keyMutants(), flowMutants(), waitAllMutants(),
+		claimMutants(), suspectMutants(), settleMutants(), transactionMutants(), consumeMutants(),
+		orderMutants(), keyMutants(), flowMutants(), groupMutants(),
 		mariaClaimMutants(), mariaSettleMutants(), sqliteMutants(),
 		logMutants(), scheduleMutants(),
-		publishMutants(), receiveMutants(), parkMutants(), moveMutants(), logRelayMutants(),
-		permissionMutants(), planMutants(), stepMutants(), adminMutants(), commandMutants(),
-		doorMutants(), changeMutants(), originMutants(), markupMutants(), contentMutants(), filterMutants(), boundMutants(),
-		barMutants(), handleMutants(), handOffMutants(), schemaMutants(), durableMutants(),
+		publishMutants(), receiveMutants(), moveMutants(), logRelayMutants(),
+		permissionMutants(), planMutants(), stepMutants(), adminMutants(),
+		doorMutants(), changeMutants(), originMutants(), markupMutants(), contentMutants(), boundMutants(),
+		handleMutants(), handOffMutants(), schemaMutants(), durableMutants(),
 	)
 }

@@ -65,13 +65,6 @@ func always(mention string) step {
 	})
 }
 
-// negate turns it round.
-func negate(mention string) step {
-	return at("negate", mention, func(s *scope) []splice {
-		return s.each(s.conditions(mention), func(text string) string { return "!(" + text + ")" })
-	})
-}
-
 // without leaves out the operand of && or || that mentions this.
 func without(mention string) step {
 	return at("without", mention, func(s *scope) []splice {

@@ -51,5 +51,4 @@ func inRelay(names string) suite    { return tests("integration/relay", names) }
 func inOps(names string) suite      { return tests("integration/ops", names) }
 func inLog(names string) suite      { return tests("integration/eventlog", names) }
 func inSchedule(names string) suite { return tests("integration/schedule", names) }
-func inPoison(names string) suite   { return tests("integration/poison", names) }
 func inConsole(names string) suite  { return tests("integration/console", names) }

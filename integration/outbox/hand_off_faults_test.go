@@ -145,8 +145,10 @@ type hung struct {
 func (p *producing) hang() (h hung) {
 	p.Helper()
 	p.execute(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-			BEGIN PERFORM pg_advisory_xact_lock_shared(7); -- a driver that loses its connection cancels
-			EXCEPTION WHEN query_canceled THEN PERFORM pg_advisory_xact_lock_shared(7); END; RETURN NULL; END $$`,
+			LOOP -- a driver that loses its connection cancels, and more than once
+				BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN NULL;
+				EXCEPTION WHEN query_canceled THEN NULL; END;
+			END LOOP; END $$`,
 		`CREATE CONSTRAINT TRIGGER wait AFTER INSERT ON consumer_messages DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
 			WHEN ((NEW.payload::json->>'n')::int >= 10000) EXECUTE FUNCTION wait()`)
 	conn, err := p.past.Conn(p.Context())

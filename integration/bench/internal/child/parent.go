@@ -28,6 +28,8 @@ type Request struct {
 	DSN string
 	// Idle makes it a process of ours with nothing to do; Contender is ignored.
 	Idle bool
+	// Tenants is how many an idle process serves.
+	Tenants int
 	// Place is that of a relay, or a receiver.
 	Place broker.Address
 	// Record asks for the start of every run.

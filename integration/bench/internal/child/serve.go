@@ -53,7 +53,7 @@ type service struct {
 }
 
 func (s *service) serve(ctx context.Context, r Request, in io.Reader, out io.Writer) (err error) {
-	c := contender.Idle(&s.statements)
+	c := contender.Idle(r.Tenants, &s.statements)
 	if !r.Idle {
 		if c, err = contender.ByName(r.Contender); err != nil {
 			return err

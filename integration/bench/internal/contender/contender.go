@@ -63,9 +63,12 @@ type Contender struct {
 	Open func(ctx context.Context, dsn string, work Work) (System, error)
 }
 
-// Idle is a process of ours as it stands about in production: with 20 consumers
-// and 20 schedules, and nothing to do.
-func Idle(tracer pgx.QueryTracer) Contender {
+// Idle is a process of ours as it stands about in production: with 20 consumers and 20 schedules, or with so
+// many tenants.
+func Idle(tenants int, tracer pgx.QueryTracer) Contender {
+	if tenants > 0 {
+		return Tenants(tenants, tracer)
+	}
 	return Ours("ours-idle", Variant{Consumers: 20, Schedules: 20, Tracer: tracer})
 }
 

@@ -12,24 +12,29 @@ import (
 // idleWarmUp is how long a process may take to come to rest.
 const idleWarmUp = 3 * time.Second
 
-// Idle measures what a process of ours with 20 consumers and 20 schedules costs
-// while it has nothing to do: statements a second, and the share of one
-// processor in percent.
-func (b *Bench) Idle(ctx context.Context, d time.Duration) (statements, cpu float64, err error) {
+// Rest is what a process of ours costs while it has nothing to do: statements a second, and the shares of one
+// processor in percent that it and the server take.
+type Rest struct{ Statements, Client, Server float64 }
+
+// Idle measures a process with 20 consumers and 20 schedules, or with so many tenants.
+func (b *Bench) Idle(ctx context.Context, d time.Duration, tenants int) (rest Rest, err error) {
 	err = b.fresh(ctx, func(r *run) error {
-		if err := r.with(contender.Idle(nil), contender.Work{}, func(contender.System) error { return nil }); err != nil {
+		if err := r.with(contender.Idle(tenants, nil), contender.Work{}, func(contender.System) error { return nil }); err != nil {
 			return err
 		}
-		process, err := r.spawn(1, child.Request{Idle: true, DSN: r.dsn})
+		process, err := r.spawn(1, child.Request{Idle: true, Tenants: tenants, DSN: r.dsn})
 		if err != nil {
 			return err
 		}
+		var server time.Duration
 		err = process.each((*child.Process).Go)
 		if err == nil {
 			err = r.wait(idleWarmUp)
 		}
 		if err == nil {
+			server = r.server.CPU()
 			err = errors.Join(process.each((*child.Process).Mark), r.wait(d))
+			server = r.server.CPU() - server
 		}
 		found, finished := process.finish()
 		if err = errors.Join(err, finished); err != nil {
@@ -38,11 +43,13 @@ func (b *Bench) Idle(ctx context.Context, d time.Duration) (statements, cpu floa
 		if found.CPU == 0 || found.Statements == 0 {
 			return errors.New("the idle process used nothing at all: it was not measured")
 		}
-		statements = float64(found.Statements) / d.Seconds()
-		cpu = 100 * found.CPU.Seconds() / d.Seconds()
+		rest = Rest{
+			Statements: float64(found.Statements) / d.Seconds(),
+			Client:     100 * found.CPU.Seconds() / d.Seconds(), Server: 100 * server.Seconds() / d.Seconds(),
+		}
 		return nil
 	})
-	return statements, cpu, err
+	return rest, err
 }
 
 func (r *run) wait(d time.Duration) error {
