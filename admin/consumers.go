@@ -66,10 +66,10 @@ func (q Queue) MarshalJSON() ([]byte, error) {
 	}{plain(q), q.OldestReady.Round(time.Millisecond).Seconds(), q.OldestPoisoned.Round(time.Millisecond).Seconds()})
 }
 
-func newQueue(row store.QueueStats, parked map[string]store.ParkedKeys) Queue {
+func newQueue(row store.QueueStats, blocked map[string]store.BlockedKeys) Queue {
 	return Queue{
 		Consumer: row.Consumer, Ready: row.Ready, Delayed: row.Delayed, Leased: row.Leased, Poisoned: row.Poisoned,
-		BlockedKeys: parked[row.Consumer].N, OldestReady: row.Age(row.OldestReady), OldestPoisoned: row.Age(row.OldestPoisoned),
+		BlockedKeys: blocked[row.Consumer].N, OldestReady: row.Age(row.OldestReady), OldestPoisoned: row.Age(row.OldestPoisoned),
 	}
 }
 
@@ -118,9 +118,9 @@ func countQueues(ctx context.Context, c *Client, db bun.IDB, consumers []string,
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	parking := names // only other programs know which of them block keys
+	blocking := names // only other programs know which of them block keys
 	if !c.operates() {
-		parking = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		blocking = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 			consumer, registered := c.registry.Consumer(name)
 			return !registered || !flow.BlocksKeys(consumer)
 		})
@@ -129,11 +129,11 @@ func countQueues(ctx context.Context, c *Client, db bun.IDB, consumers []string,
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: queues")
 	}
-	parked, err := st.Keys.Count(ctx, db, parking)
+	blocked, err := st.Keys.Count(ctx, db, blocking)
 	if err != nil {
 		return nil, dberr.Wrap(err, "admin: queues")
 	}
-	queues := store.Each(stats, func(row store.QueueStats) Queue { return newQueue(row, parked) })
+	queues := store.Each(stats, func(row store.QueueStats) Queue { return newQueue(row, blocked) })
 	for i := range queues {
 		q := &queues[i]
 		var consumer bus.Consumer
@@ -142,7 +142,7 @@ func countQueues(ctx context.Context, c *Client, db bun.IDB, consumers []string,
 		q.PausedAt, q.PausedBy, q.PauseNote = pause.PausedAt.Time, pause.PausedBy, pause.Note
 		q.BlocksKeys = q.Registered && flow.BlocksKeys(consumer)
 		q.Breaker = breakers[q.Consumer]
-		q.Stops = withReason(pauseStop(*q), breakerStop(*q), blockStop(*q, parked[q.Consumer]))
+		q.Stops = withReason(pauseStop(*q), breakerStop(*q), blockStop(*q, blocked[q.Consumer]))
 	}
 	slices.SortFunc(queues, func(a, b Queue) int { return cmp.Compare(a.Consumer, b.Consumer) })
 	return queues, nil

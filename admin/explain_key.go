@@ -20,15 +20,15 @@ func (x *explainer) explainKey(ctx context.Context) error {
 	if !x.known {
 		names, unless = []string{x.e.Message.Consumer}, ", if its consumer runs those of a key in their order"
 	}
-	parked, found, err := x.store.Keys.ParkedBy(ctx, x.db, names, x.row.Lane)
+	blocked, found, err := x.store.Keys.BlockedBy(ctx, x.db, names, x.row.Lane)
 	if err != nil {
 		return err
 	}
 	if found {
-		x.e.Since = parked.Since.Time
+		x.e.Since = blocked.Since.Time
 		return x.because(KeyBlocked,
 			"Message %d of key %q was poisoned at %s, and the others of the key wait until it is requeued or discarded.",
-			parked.Poisoned, parked.OrderKey, flow.Instant(parked.Since.Time))
+			blocked.Poisoned, blocked.OrderKey, flow.Instant(blocked.Since.Time))
 	}
 	id, found, err := x.store.Keys.FirstOfLane(ctx, x.db, names, x.row.Lane)
 	if err != nil || !found || id == x.row.ID {

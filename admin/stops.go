@@ -163,7 +163,7 @@ func breakerStop(q Queue) Explanation {
 	return Explanation{Reason: CircuitBreakerOpen, Text: flow.FailedRuns(b.Failed, b.Runs), Since: b.OpenedAt, Until: b.NextProbeAt}
 }
 
-func blockStop(q Queue, blocked store.ParkedKeys) Explanation {
+func blockStop(q Queue, blocked store.BlockedKeys) Explanation {
 	if q.BlockedKeys == 0 {
 		return Explanation{}
 	}

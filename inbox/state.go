@@ -166,16 +166,6 @@ func (s *state) standBy(other bool) {
 	}
 }
 
-// standBack records why newer instances receive; nil means that this one does.
-func (s *state) standBack(reason error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.newer, s.sum.Paused = absence{}, ""
-	if reason != nil {
-		s.newer, s.sum.Paused = absence{since: time.Now(), reason: reason}, errorlog.Text(reason)
-	}
-}
-
 // counted adds a transaction's counts.
 func (s *state) counted(accepted, parked, duplicates int) {
 	s.mu.Lock()

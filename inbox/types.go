@@ -6,27 +6,11 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/asyncmonolith/asyncmonolith-go/internal/cloudevents"
 )
 
 // acceptedFor is how long a stored type counts. Instances store their types every forgetEvery, and
 // may restart in between.
 const acceptedFor = 3 * time.Minute
-
-// newerError reports a record that another instance accepts and this one does not, or a schema that
-// this one does not know.
-type newerError struct {
-	eventType string
-	schema    int // 0: the type is unknown
-}
-
-func (e *newerError) Error() string {
-	if e.schema > 0 {
-		return fmt.Sprintf("schema %d of type %q is not known: a newer release has written it", e.schema, cloudevents.Short(e.eventType))
-	}
-	return fmt.Sprintf("another instance of the receiver accepts type %q, which this one lacks", cloudevents.Short(e.eventType))
-}
 
 // typeTable has the types that each instance of the receiver accepts. During a rolling deploy,
 // instances of two releases run one receiver. An instance that lacks a type of another instance

@@ -12,8 +12,6 @@ import (
 const (
 	firstRetry   = time.Second
 	longestRetry = 30 * time.Second
-	// standBackFor is how long an instance leaves the subscription to newer instances.
-	standBackFor = 30 * time.Second
 )
 
 // pausedError ends a subscription that continues later.
@@ -72,14 +70,6 @@ func (w *worker) run(ctx context.Context) {
 		}
 		retry = min(2*retry, longestRetry)
 	}
-}
-
-// standBack leaves the subscription to newer instances for a while.
-func (w *worker) standBack(ctx context.Context, reason error) {
-	w.logger.Warn("receiver stands back", "receiver", w.name, "error", errorlog.Text(reason), "next_try_within", standBackFor)
-	w.state.standBack(reason)
-	defer w.state.standBack(nil)
-	outage.Pause(ctx, standBackFor)
 }
 
 const (

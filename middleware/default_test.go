@@ -82,9 +82,9 @@ func TestDefaultOrderOfTheLayers(t *testing.T) {
 		t.Fatalf("got %d layers, want telemetry, the %d of the library and 2 of the user", len(chain), layerCount)
 	}
 	// Each layer, alone around a handler, does what no other layer does.
-	probes := []struct {
-		name  string
-		probe func(t *testing.T, layer bus.Middleware) bool
+	works := []struct {
+		name string
+		does func(t *testing.T, layer bus.Middleware) bool
 	}{
 		{"telemetry", func(t *testing.T, layer bus.Middleware) bool {
 			run(t, delivery(1), returns(nil), layer)
@@ -118,11 +118,11 @@ func TestDefaultOrderOfTheLayers(t *testing.T) {
 			return slices.Equal(calls, []string{"user 2"})
 		}},
 	}
-	for want, p := range probes {
+	for want, w := range works {
 		for at, layer := range chain {
 			calls, lines.records = nil, nil
-			if got := p.probe(t, layer); got != (at == want) {
-				t.Errorf("layer %d does the work of %s: got %t, want %t", at, p.name, got, at == want)
+			if got := w.does(t, layer); got != (at == want) {
+				t.Errorf("layer %d does the work of %s: got %t, want %t", at, w.name, got, at == want)
 			}
 		}
 	}

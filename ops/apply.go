@@ -8,7 +8,6 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/projections"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -17,29 +16,6 @@ var (
 	errLost     = errors.New("the lease of the operation was lost")       // immutable
 	errStopping = fmt.Errorf("the runner stops, and waited %s", stopTime) // immutable
 )
-
-// can reports whether this process can carry out an operation. An apply needs the projection in
-// the target version; [Promote] needs only some projection runner. A newer version of the library
-// may have started a kind or target that this version does not know.
-func (r *Runner) can(row store.Operation) bool {
-	a := Action(row.Kind)
-	var unknown *unknownTargetError
-	target, err := targetOf(row)
-	if errors.As(err, &unknown) {
-		return false // written by a newer version
-	}
-	if kind, known := kinds()[a]; !known || kind.apply == nil {
-		return known
-	}
-	if r.projections == nil {
-		return false
-	}
-	if a == Promote || err != nil { // the operation itself reports the error
-		return true
-	}
-	version, ok := projections.Newest(r.projections, target.Projection)
-	return ok && (target.Version == 0 || version == target.Version)
-}
 
 // apply carries out an operation that needs the application's code, in one call. If it is
 // interrupted, another process repeats it; repeating does no harm.

@@ -1,19 +1,12 @@
 package ops
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
-
-// unknownTargetError is returned for a target with a field that this version does not know. To
-// ignore the field would change more than was planned.
-type unknownTargetError struct{ error }
 
 // pinnedTarget is the stored form of a target, with the ids of the messages, or the positions of the
 // parked events, that it was planned for.
@@ -56,22 +49,6 @@ func (p pins) behind(after int64, limit int) (next []int64, more bool) {
 	}
 	to := min(from+limit, len(p))
 	return p[from:to], to < len(p)
-}
-
-// targetOf reads an operation's target, which a newer version may have extended, and checks that it
-// fits the operation.
-func targetOf(row store.Operation) (target pinnedTarget, err error) {
-	strict := json.NewDecoder(bytes.NewReader(row.Target))
-	strict.DisallowUnknownFields()
-	if err = strict.Decode(&target); err != nil && strings.Contains(err.Error(), "unknown field") {
-		err = &unknownTargetError{err}
-	}
-	if kind, known := kinds()[Action(row.Kind)]; err == nil && known {
-		if err = kind.check(target.Target); err == nil && kind.step != nil && len(target.Pinned) == 0 {
-			err = fmt.Errorf("%w lists no messages", errTarget)
-		}
-	}
-	return target, err
 }
 
 func pendingRows(f admin.Filter) store.PendingFilter {

@@ -206,17 +206,6 @@ func (p *Processor) plan(row store.Schedule) (fires []time.Time, change store.Sc
 	return fires, change, nil
 }
 
-// following returns the next fire time. If that has passed too, missed is true, and next is the
-// first fire time after now.
-func following(row store.Schedule) (next time.Time, missed bool, err error) {
-	next, err = nextFire(row.CronExpression, row.CronTimezone, row.AvailableAfter.Time)
-	if err != nil || next.After(row.Now.Time) {
-		return next, false, err
-	}
-	next, err = nextFire(row.CronExpression, row.CronTimezone, row.Now.Time)
-	return next, true, err
-}
-
 // decodable checks the payload against every consumer that would get it. A payload that a newer
 // release has written is for the consumers of newer processes.
 func (p *Processor) decodable(ctx context.Context, row store.Schedule) error {

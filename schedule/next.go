@@ -1,10 +1,13 @@
 package schedule
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule/cron"
 )
 
 // Limits of Next.
@@ -42,4 +45,50 @@ func Next(expression, zone string, after time.Time, n int) ([]time.Time, error) 
 		fires, after = append(fires, next), next
 	}
 	return fires, nil
+}
+
+// checkExpression reports errors in the expression or zone.
+func checkExpression(expression, zone string) error {
+	_, _, err := parse(expression, zone)
+	return err
+}
+
+func parse(expression, zone string) (cron.Expression, *time.Location, error) {
+	parsed, expressionErr := cron.Parse(expression)
+	location, zoneErr := cron.LoadLocation(zone)
+	if err := errors.Join(expressionErr, zoneErr); err != nil {
+		return cron.Expression{}, nil, fmt.Errorf("%w: %w", ErrExpression, err)
+	}
+	return parsed, location, nil
+}
+
+// nextFire returns the first fire time after from.
+func nextFire(expression, zone string, from time.Time) (time.Time, error) {
+	parsed, location, err := parse(expression, zone)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return firstAfter(parsed, location, from)
+}
+
+func firstAfter(expression cron.Expression, zone *time.Location, from time.Time) (time.Time, error) {
+	next, err := expression.Next(from, zone)
+	if err == nil && next.UTC().Year() > 9999 { // databases cannot store later years
+		err = cron.ErrNeverFires
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%w: %w", ErrExpression, err)
+	}
+	return next, nil
+}
+
+// following returns the next fire time. If that has passed too, missed is true, and next is the
+// first fire time after now.
+func following(row store.Schedule) (next time.Time, missed bool, err error) {
+	next, err = nextFire(row.CronExpression, row.CronTimezone, row.AvailableAfter.Time)
+	if err != nil || next.After(row.Now.Time) {
+		return next, false, err
+	}
+	next, err = nextFire(row.CronExpression, row.CronTimezone, row.Now.Time)
+	return next, true, err
 }

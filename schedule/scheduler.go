@@ -20,7 +20,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
-	"github.com/asyncmonolith/asyncmonolith-go/schedule/cron"
 )
 
 // Errors of this package; use errors.Is. Invalid payloads, names and headers are errors of package
@@ -295,41 +294,6 @@ func (s *Scheduler) apply(ctx context.Context, options []Option) (e Schedule, mi
 		mistakes = errors.Join(mistakes, option(&e))
 	}
 	return e, mistakes
-}
-
-// checkExpression reports errors in the expression or zone.
-func checkExpression(expression, zone string) error {
-	_, _, err := parse(expression, zone)
-	return err
-}
-
-func parse(expression, zone string) (cron.Expression, *time.Location, error) {
-	parsed, expressionErr := cron.Parse(expression)
-	location, zoneErr := cron.LoadLocation(zone)
-	if err := errors.Join(expressionErr, zoneErr); err != nil {
-		return cron.Expression{}, nil, fmt.Errorf("%w: %w", ErrExpression, err)
-	}
-	return parsed, location, nil
-}
-
-// nextFire returns the first fire time after from.
-func nextFire(expression, zone string, from time.Time) (time.Time, error) {
-	parsed, location, err := parse(expression, zone)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return firstAfter(parsed, location, from)
-}
-
-func firstAfter(expression cron.Expression, zone *time.Location, from time.Time) (time.Time, error) {
-	next, err := expression.Next(from, zone)
-	if err == nil && next.UTC().Year() > 9999 { // databases cannot store later years
-		err = cron.ErrNeverFires
-	}
-	if err != nil {
-		return time.Time{}, fmt.Errorf("%w: %w", ErrExpression, err)
-	}
-	return next, nil
 }
 
 // writing runs fn in the caller's transaction or its own, and then wakes this process's schedule

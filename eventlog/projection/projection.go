@@ -88,9 +88,9 @@ type Handler struct {
 // On makes a handler for events of type E. What fn writes through tx commits with the checkpoint.
 // In fn, bus.MessageFromContext returns the message that delivers the event, with its position.
 func On[E bus.Payload](fn func(ctx context.Context, tx bun.Tx, event E) error) Handler {
-	probe := bus.Consume("on", func(context.Context, E) error { return nil })
-	a := Handler{name: probe.PayloadType(), goType: reflect.TypeFor[E]()}
-	_, a.err = bus.NewRegistry(probe)
+	sample := bus.Consume("on", func(context.Context, E) error { return nil })
+	a := Handler{name: sample.PayloadType(), goType: reflect.TypeFor[E]()}
+	_, a.err = bus.NewRegistry(sample)
 	if fn == nil {
 		a.err = errors.Join(a.err, fmt.Errorf("the function for event %q is nil", a.name))
 		return a

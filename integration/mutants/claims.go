@@ -13,7 +13,7 @@ func claimMutants() []mutant {
 		{"claim: a server that ignores READ COMMITTED is accepted", in("Store.Ready", never("server.Name")),
 			inOutbox("TestReadCommittedMustBeEffective"), `got error <nil>, want outbox.ErrUnsupportedServer`},
 		{"claim: the cursor passes what another claim dropped", in("wantCursor.claimed", never("c.drops")),
-			tests("internal/engine", "TestProbesMoveCursors"), `cursor: got`},
+			tests("internal/engine", "TestPollsMoveCursors"), `cursor: got`},
 		{"claim: only the first sweep is run", in("sweeper.due", replace("!s.running && !now.Before(s.next)", "s.next.IsZero()")),
 			inOutbox("TestLateCommitsAreFound/sqlite"), `the late one ran`},
 		{"claim: one consumer may hold all workers", in("capacity.starts", replace("max(cp.config.Concurrency/8, 1)", "0")),

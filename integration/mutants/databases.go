@@ -26,7 +26,7 @@ func mariaSettleMutants() []mutant {
 			on("settle_guards"), `settle_guard\.go:\d+: settled:`},
 		{"MariaDB: settles under the claim of another owner", in("mariadb.liveSQL", text("c.owner = ?", "? <> ''")), on("settle_guards"),
 			`settle_guard\.go:\d+: (settled|claims|messages):`},
-		{"MariaDB: a crash is not counted", in("mariadb.statements", text("SET m.crashes = j.crashes", "SET m.crashes = m.crashes")),
+		{"MariaDB: a crash is not counted", in("mariadb.recoverStatements", text("SET m.crashes = j.crashes", "SET m.crashes = m.crashes")),
 			on("recover"), `recover\.go:\d+: crashes`},
 		{"MariaDB: the fence does not check the claim",
 			in("mariadb.database.Fence", before("for _, c := range live {…}", "held = append(held, msg.ID)")), on("transaction"),

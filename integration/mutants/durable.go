@@ -36,5 +36,7 @@ func groupMutants() []mutant {
 			in("Returning.RequeueAs", text("{now}, p.steps, p.order_key, p.lane, p.rank, p.group_key",
 				"{now}, p.steps, p.order_key, p.lane, p.rank, NULL")),
 			groups("sqlite", "the_group_stays*"), `requeued`},
+		{"groups: what a newer release adds is dropped", in("UnmarshalKnown", drop("strict.DisallowUnknownFields()")),
+			groups("sqlite", "a_group_of_a_newer*"), `fire what has an unknown field`},
 	}
 }

@@ -166,6 +166,23 @@ func TestALockedGroupDoesNotDelayTheOthers(t *testing.T) {
 	w.wantEnds("while the others are held", "ship")
 }
 
+// TestAGroupOfANewerReleaseIsLeftToIt: its payload has an option that this release does not know.
+func TestAGroupOfANewerReleaseIsLeftToIt(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		w := newWaitApp(t, db)
+		w.members(1)
+		w.whenDone(db)
+		const known, newer = `'"consumer":'`, `'"added":1,"consumer":'`
+		w.Exec(`UPDATE message_groups SET messages = REPLACE(messages, ` + known + `, ` + newer + `)`)
+		w.step()
+		w.wantEnds("beside an older release")
+		w.Exec(`UPDATE message_groups SET messages = REPLACE(messages, ` + newer + `, ` + known + `)`)
+		w.step()
+		w.wantEnds("with its own release", "ship")
+	})
+}
+
 func TestAGroupGrowsByItsMembers(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {

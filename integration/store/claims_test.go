@@ -47,13 +47,13 @@ func TestForeignMessagesDoNotDelayOthers(t *testing.T) {
 		a.Fill(200_000, "old")
 		s, ctx := storeOf(t, db), t.Context()
 		wants := []store.Want{{Consumer: "c", Payload: "order.placed", Limit: 10}, {Consumer: "d", Payload: "order.placed", Limit: 10}}
-		probe := quickest(t, func() error { _, err := s.Claims.Probe(ctx, db, wants); return err })
+		poll := quickest(t, func() error { _, err := s.Claims.Poll(ctx, db, wants); return err })
 		claim := quickest(t, func() error {
 			_, err := s.Claims.Claim(ctx, db, store.ClaimRequest{Owner: "o", Lease: time.Minute, Wants: wants, MaxBytes: 1})
 			return err
 		})
-		if limit := 25 * time.Millisecond; probe > limit || claim > limit {
-			t.Errorf("behind 200,000 foreign messages: probe %s, claim %s, want less than %s each", probe, claim, limit)
+		if limit := 25 * time.Millisecond; poll > limit || claim > limit {
+			t.Errorf("behind 200,000 foreign messages: poll %s, claim %s, want less than %s each", poll, claim, limit)
 		}
 	})
 }

@@ -127,7 +127,7 @@ func goldenOperations() []goldenOperation {
 		{"diagnose", (*golden).diagnose},
 		{"insert", func(g *golden) error { return g.insert("") }},
 		{"insert_keyed", func(g *golden) error { return g.insert("order:1") }},
-		{"probe", func(g *golden) error { _, err := g.Claims.Probe(g.Context(), g.db, wants); return err }},
+		{"poll", func(g *golden) error { _, err := g.Claims.Poll(g.Context(), g.db, wants); return err }},
 		{"claim", claim(clean)},
 		{"claim_suspects", claim(suspects)},
 		{"claim_killers", claim(solo)},
@@ -207,12 +207,12 @@ func goldenOperations() []goldenOperation {
 			stuck.Wants, stuck.Stuck = nil, []store.Lanes{{Source: goldenSource()}}
 			return claim(stuck)(g)
 		}},
-		{"probe_lanes", func(g *golden) error {
-			_, err := g.Claims.ProbeLanes(g.Context(), g.db, []store.LaneLook{{Source: goldenSource(), After: 3}}, true)
+		{"poll_lanes", func(g *golden) error {
+			_, err := g.Claims.PollLanes(g.Context(), g.db, []store.LaneLook{{Source: goldenSource(), After: 3}}, true)
 			return err
 		}},
-		{"probe_lanes_blocked", func(g *golden) error {
-			_, err := g.Claims.ProbeLanes(g.Context(), g.db, []store.LaneLook{{Source: goldenSource(), Blocked: true}}, false)
+		{"poll_lanes_blocked", func(g *golden) error {
+			_, err := g.Claims.PollLanes(g.Context(), g.db, []store.LaneLook{{Source: goldenSource(), Blocked: true}}, false)
 			return err
 		}},
 		{"settle_lanes", func(g *golden) error { return g.settleLanes("lane:2", owner, g.Claims.Settle) }},

@@ -120,7 +120,7 @@ func (l *ledger) explained(c store.Claim) []explained {
 	return []explained{
 		{"claim", []string{due}, func(db *bun.DB) error { _, err := l.Claims.Claim(l.ctx, db, manyRequest("b")); return err }},
 		{"claim of crashed messages", []string{crashed}, func(db *bun.DB) error { _, err := l.Claims.Claim(l.ctx, db, suspects); return err }},
-		{"probe", []string{due, crashed}, func(db *bun.DB) error { _, err := l.Claims.Probe(l.ctx, db, wants); return err }},
+		{"poll", []string{due, crashed}, func(db *bun.DB) error { _, err := l.Claims.Poll(l.ctx, db, wants); return err }},
 		{"settle", []string{key}, func(db *bun.DB) error { _, err := l.Claims.Settle(l.ctx, db, "a", time.Minute, results); return err }},
 		{"finish", []string{key}, func(db *bun.DB) error { _, err := l.Claims.Finish(l.ctx, db, "a", []int64{c.ID}); return err }},
 		{"recover", []string{key}, func(db *bun.DB) error { _, err := l.Claims.Recover(later, db, 3); return err }},

@@ -221,8 +221,8 @@ func TestMariaDBLooksBehindWhatIsHeld(t *testing.T) {
 	}
 	due := func(want int) {
 		t.Helper()
-		if p, err := s.Claims.Probe(t.Context(), db, wants); err != nil || len(p.Due) != want {
-			t.Errorf("probe: got %d consumers with something due, error %v, want %d", len(p.Due), err, want)
+		if p, err := s.Claims.Poll(t.Context(), db, wants); err != nil || len(p.Due) != want {
+			t.Errorf("poll: got %d consumers with something due, error %v, want %d", len(p.Due), err, want)
 		}
 	}
 	claim(each - 60)
@@ -243,8 +243,8 @@ func TestMariaDBLooksBehindHoweverMuchIsHeld(t *testing.T) {
 		SELECT 'others', 0, ?, FALSE, JSON_ARRAYAGG(id) FROM consumer_messages`, time.Now().Add(time.Hour).UnixMicro())
 	a.Produce(order{ID: "behind"})
 	s, wants := storeOf(t, db), []store.Want{{Consumer: "c", Payload: "order.placed", Limit: 10}}
-	if p, err := s.Claims.Probe(t.Context(), db, wants); err != nil || len(p.Due) != 1 {
-		t.Errorf("probe: got %d consumers with something due, error %v, want 1", len(p.Due), err)
+	if p, err := s.Claims.Poll(t.Context(), db, wants); err != nil || len(p.Due) != 1 {
+		t.Errorf("poll: got %d consumers with something due, error %v, want 1", len(p.Due), err)
 	}
 	c, err := s.Claims.Claim(t.Context(), db, store.ClaimRequest{Owner: "a", Lease: time.Minute, Wants: wants, MaxBytes: 1 << 20})
 	if err != nil || len(c.Messages) != 1 {
@@ -385,7 +385,7 @@ func TestMariaDBPlans(t *testing.T) {
 	}
 	request.Select, request.Limit = store.Suspects, 8
 	_, crashed := s.Claims.Claim(ctx, hooked, request)
-	_, probed := s.Claims.Probe(ctx, hooked, wants)
+	_, polled := s.Claims.Poll(ctx, hooked, wants)
 	var results []store.Result
 	for n, m := range claims[0].Messages {
 		results = append(results, store.Result{Claim: claims[0].ID, Message: m.ID,
@@ -398,7 +398,7 @@ func TestMariaDBPlans(t *testing.T) {
 	_, extended := s.Claims.Extend(ctx, hooked, "a", -time.Minute)
 	_, recovered := s.Claims.Recover(ctx, hooked, 3)
 	_, unregistered := s.Claims.Unhandled(ctx, hooked, wants)
-	testapp.OK(t, errors.Join(crashed, probed, settled, free, finished, extended, recovered, unregistered))
+	testapp.OK(t, errors.Join(crashed, polled, settled, free, finished, extended, recovered, unregistered))
 	explained := 0
 	for _, query := range sent {
 		if prefix, rest, ok := strings.Cut(query, " FOR */ "); ok && strings.HasPrefix(prefix, "/*M! SET STATEMENT") {

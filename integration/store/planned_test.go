@@ -240,8 +240,8 @@ func TestDeadConnectionsOfThePoolAreReplaced(t *testing.T) {
 		_ = conn.Close()
 	}
 	dead.Store(true)
-	if _, err := l.Claims.Probe(l.ctx, db, ledgerWants(1)); err != nil {
-		t.Errorf("probe: got %v, want another connection tried", err)
+	if _, err := l.Claims.Poll(l.ctx, db, ledgerWants(1)); err != nil {
+		t.Errorf("poll: got %v, want another connection tried", err)
 	}
 }
 
@@ -280,8 +280,8 @@ func TestProcessorsStatementsArePlannedOnce(t *testing.T) {
 	wants := ledgerRequest("a", 10).Wants
 	for range 10 {
 		l.claimAndFinish(l.db)
-		for _, probe := range []func(context.Context, *bun.DB, []store.Want) (store.Probe, error){l.Claims.Probe, l.Claims.ProbeDue} {
-			testapp.OK(t, testapp.Second(probe(l.ctx, l.db, wants)))
+		for _, poll := range []func(context.Context, *bun.DB, []store.Want) (store.Poll, error){l.Claims.Poll, l.Claims.PollDue} {
+			testapp.OK(t, testapp.Second(poll(l.ctx, l.db, wants)))
 		}
 		l.claimAndSettle()
 		l.claimAndRemove()
@@ -301,7 +301,7 @@ func TestProcessorsStatementsArePlannedOnce(t *testing.T) {
 			t.Errorf("%s: got %d plans for any values and %d for certain ones, want 5 of the latter at most", row.Name, row.GenericPlans, row.CustomPlans)
 		}
 	}
-	for _, name := range []string{"pick", "record", "finish", "settle", "settle_keep", "probe", "probe_due", "fence", "as_begun", "remove",
+	for _, name := range []string{"pick", "record", "finish", "settle", "settle_keep", "poll", "poll_due", "fence", "as_begun", "remove",
 		"insert", "hand_off", "hand_off_one", "insert_hand_off"} {
 		if !strings.Contains(seen, "asyncmonolith_"+name+"_") {
 			t.Errorf("got statements %s, want %s among them", seen, name)

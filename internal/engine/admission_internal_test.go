@@ -18,7 +18,7 @@ func newAdmitting(t *testing.T) *dispatcher {
 	t.Helper()
 	d := newTestDispatcher(t, ProcessorConfig{Concurrency: 8}, "c", "other")
 	d.quarantine.begin(time.Minute, time.Now())
-	d.look(store.Probe{Now: time.Now()})
+	d.look(store.Poll{Now: time.Now()})
 	return d
 }
 
@@ -55,7 +55,7 @@ func TestAdmissionLeavesToClaimsWhatTheyDecide(t *testing.T) {
 		"a backlog of before the first look": func(d *dispatcher, _ *consumer) {
 			d.quarantine.looked = time.Time{}
 			d.activate("test") // a commit is announced first
-			d.look(store.Probe{Now: time.Now(), Due: []int{0}, First: []store.Position{{At: time.Now().Add(-time.Second), ID: 1}}})
+			d.look(store.Poll{Now: time.Now(), Due: []int{0}, First: []store.Position{{At: time.Now().Add(-time.Second), ID: 1}}})
 		},
 		"large messages":  func(d *dispatcher, _ *consumer) { d.capacity.held = maxHeldBytes },
 		"busy workers":    func(d *dispatcher, _ *consumer) { d.capacity.running = 8 },

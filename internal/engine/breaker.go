@@ -26,7 +26,7 @@ type breaker struct {
 	troubled     bool             // runs have failed lately in some process
 	last         string           // the last error of this process
 	open         flow.OpenBreaker // the state when last read, while open
-	probing      int              // the number of the opening in which this process may probe
+	probeOf      int              // the number of the opening in which this process may probe
 	over         bool             // a probe succeeded: the circuit breaker is to be closed
 	missed       bool             // a probe failed, which is not logged yet
 }
@@ -98,7 +98,7 @@ func (b *breaker) apply(row store.Breaker, now time.Time) {
 		if _, _, open := b.Tripped(); open {
 			b.Reset()
 		}
-	case row.Opened == b.probing:
+	case row.Opened == b.probeOf:
 		b.open = flow.NewOpenBreaker(row)
 		b.Explain(b.reasonLocked())
 	default:
@@ -128,6 +128,6 @@ func (b *breaker) reasonLocked() error {
 func (b *breaker) mayProbe(opened int, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.probing = opened
+	b.probeOf = opened
 	b.Hold(b.reasonLocked(), now)
 }

@@ -44,7 +44,7 @@ type planner struct {
 	catalog    *catalog
 	quarantine *quarantine
 	capacity   *capacity
-	probes     *probes
+	pollState  *pollState
 
 	waiting       int       // fetchers that wait
 	reserved      int       // messages that claims in flight may bring
@@ -292,8 +292,8 @@ func (pl *planner) writePlanLocked(parts []part, maxBytes int, now time.Time) cl
 		}
 		for _, want := range p.wants {
 			w := pl.catalog.wants[want]
-			w.Limit, w.After = p.asked, pl.probes.cursors[want].start
-			plan.request.Wants, plan.drops = append(plan.request.Wants, w), append(plan.drops, pl.probes.cursors[want].drops)
+			w.Limit, w.After = p.asked, pl.pollState.cursors[want].start
+			plan.request.Wants, plan.drops = append(plan.request.Wants, w), append(plan.drops, pl.pollState.cursors[want].drops)
 		}
 	}
 	return plan

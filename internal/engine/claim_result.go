@@ -48,9 +48,9 @@ func (pl *planner) claimed(plan claimPlan, c store.Claim, now time.Time) (unsure
 		for _, want := range p.wants {
 			w := plan.request.Wants[i]
 			more := c.Cut || c.Found[i] >= w.Limit
-			all = pl.probes.cursors[want].claimed(w.After, plan.drops[i], c.Found[i], c.Last[i], more) && all
+			all = pl.pollState.cursors[want].claimed(w.After, plan.drops[i], c.Found[i], c.Last[i], more) && all
 			if c.Dropped != nil {
-				pl.probes.cursors[want].dropped(c.Dropped[i])
+				pl.pollState.cursors[want].dropped(c.Dropped[i])
 			}
 			found += c.Found[i]
 			i++
@@ -107,7 +107,7 @@ func (pl *planner) failed(plan claimPlan, slow, outage bool, now time.Time) (apa
 	c.failures++
 	for _, want := range c.wants {
 		if slow {
-			pl.probes.cursors[want].skip(pl.probes.clockLocked(now).Add(-margin))
+			pl.pollState.cursors[want].skip(pl.pollState.clockLocked(now).Add(-margin))
 		}
 	}
 	return len(pl.catalog.consumers) > 1

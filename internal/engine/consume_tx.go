@@ -84,7 +84,7 @@ type transactor struct {
 	ctx       context.Context // of statements that must outlive a stop
 	outage    *outage.Outage
 	uncounted *uncountedRuns
-	receiver  *receiver // of messages that consumers produce
+	handOffs  *handOffs // of messages that consumers produce
 }
 
 // runInTx is the innermost layer for transactional consumers. A run that loses a conflict is tried
@@ -118,7 +118,7 @@ func (tr *transactor) tryInTx(ctx context.Context, t *task, payload []byte) erro
 	}
 	handlerCtx, wakeups := txn.WithWakeups(context.WithValue(ctx, txKey{}, own.tx.Tx))
 	own.wakeups = wakeups
-	wakeups.HandOffTo(tr.receiver, own.tx.Tx, own.tx.Plans != nil)
+	wakeups.HandOffTo(tr.handOffs, own.tx.Tx, own.tx.Plans != nil)
 	defer wakeups.Abandon()
 	if err := t.worker.invoke(handlerCtx, t, payload); err != nil {
 		if errors.Is(err, bus.ErrAbandoned) {

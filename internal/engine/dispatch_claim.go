@@ -13,17 +13,17 @@ import (
 
 // enqueuer makes tasks of claimed messages and queues them.
 type enqueuer struct {
-	store    *store.Store
-	db       *bun.DB
-	owner    string
-	config   *ProcessorConfig
-	parent   context.Context // of the contexts of leases
-	catalog  *catalog
-	queue    *queue
-	probes   *probes // they estimate the database's clock
-	ledger   *ledger
-	recorder *recorder
-	checker  *declarationChecker
+	store     *store.Store
+	db        *bun.DB
+	owner     string
+	config    *ProcessorConfig
+	parent    context.Context // of the contexts of leases
+	catalog   *catalog
+	queue     *queue
+	pollState *pollState // it estimates the database's clock
+	ledger    *ledger
+	recorder  *recorder
+	checker   *declarationChecker
 }
 
 // enqueue hands claimed messages to the workers and returns the claim with those accepted.
@@ -39,7 +39,7 @@ func (en *enqueuer) enqueue(ctx context.Context, c store.Claim) (store.Claim, er
 	}
 	tasks := make([]task, len(c.Messages))
 	now := time.Now()
-	l.ahead = en.probes.clock(now).Sub(now)
+	l.ahead = en.pollState.clock(now).Sub(now)
 	for i, row := range c.Messages {
 		newTask(&tasks[i], row, en.catalog.byName[row.ConsumerType], l, now)
 		en.checker.checkRoutes(&tasks[i].message)

@@ -23,7 +23,7 @@ type dispatcher struct {
 	catalog    catalog
 	quarantine quarantine
 	capacity   capacity
-	probes     probes
+	pollState  pollState
 	planner    planner
 	queue      queue
 	limiters   limiters
@@ -42,13 +42,13 @@ func assemble(config ProcessorConfig, c catalog) *dispatcher {
 	d.capacity = capacity{
 		config: &d.config, consumers: c.consumers, quarantine: &d.quarantine, slotsWanted: make(chan struct{}, 1),
 	}
-	d.probes = probes{
+	d.pollState = pollState{
 		mu: &d.mu, work: &d.work, room: &d.room, config: &d.config, catalog: &d.catalog, quarantine: &d.quarantine,
 		cursors: make([]wantCursor, len(c.wants)),
 	}
 	d.planner = planner{
 		mu: &d.mu, work: &d.work, room: &d.room, config: &d.config, catalog: &d.catalog, quarantine: &d.quarantine,
-		capacity: &d.capacity, probes: &d.probes,
+		capacity: &d.capacity, pollState: &d.pollState,
 	}
 	d.queue = queue{
 		mu: &d.mu, work: &d.work, room: &d.room, config: &d.config, consumers: c.consumers, quarantine: &d.quarantine,

@@ -95,7 +95,7 @@ func (d *dispatcher) bring(plan claimPlan, n int) []task {
 
 // findDue is a poll that finds something for a want.
 func (d *dispatcher) findDue(want int) {
-	d.look(store.Probe{Due: []int{want}, First: []store.Position{{At: time.Now(), ID: 1}}, Now: time.Now()})
+	d.look(store.Poll{Due: []int{want}, First: []store.Position{{At: time.Now(), ID: 1}}, Now: time.Now()})
 }
 
 func (d *dispatcher) mustPlan(t *testing.T) claimPlan {
@@ -234,7 +234,7 @@ func TestClaimsBeginAtTheirCursor(t *testing.T) {
 }
 
 // Promise: due-starts
-func TestProbesMoveCursors(t *testing.T) {
+func TestPollsMoveCursors(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	var start, none store.Position

@@ -7,6 +7,6 @@
 // claims of lost processes.
 //
 // They meet in the dispatcher. Its queue holds claimed messages, its planner decides what to claim
-// next, its probes know where looks for messages begin, and its limiters count slots. The
+// next, its pollState keeps where looks for messages begin, and its limiters count slots. The
 // quarantine keeps messages apart that have run in lost processes.
 package engine

@@ -22,7 +22,7 @@ type executor struct {
 	transactor *transactor
 	ledger     *ledger
 	queue      *queue
-	probes     *probes // they estimate the database's clock
+	pollState  *pollState // it estimates the database's clock
 	recorder   *recorder
 	pool       *goroutinePool
 	gathers    time.Duration // see gatherPatience

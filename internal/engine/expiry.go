@@ -14,7 +14,7 @@ func (e *executor) expired(m *bus.Message) error {
 	if !ok {
 		return nil
 	}
-	now := e.probes.clock(time.Now())
+	now := e.pollState.clock(time.Now())
 	if !now.After(by) {
 		return nil
 	}

@@ -223,7 +223,7 @@ func TestResultsOfLockedMessagesAreSentAgain(t *testing.T) {
 func TestNothingBeginsUnderALeaseThatIsOver(t *testing.T) {
 	t.Parallel()
 	d := newTestDispatcher(t, ProcessorConfig{}, "c")
-	e := &executor{ledger: newLedger(10, new(atomic.Int64)), probes: &d.probes}
+	e := &executor{ledger: newLedger(10, new(atomic.Int64)), pollState: &d.pollState}
 	over := &task{consumer: d.catalog.consumers[0], worker: newWorker(e)}
 	live := &task{consumer: d.catalog.consumers[0], worker: over.worker}
 	over.lease = e.ledger.open(t.Context(), 1, 1, time.Now().Add(-time.Second))

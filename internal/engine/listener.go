@@ -16,18 +16,18 @@ import (
 
 // listener reacts to wake-ups.
 type listener struct {
-	store      *store.Store
-	db         *bun.DB
-	registry   *bus.Registry
-	config     *ProcessorConfig
-	counters   *counters
-	dispatcher *dispatcher
-	prober     *prober
-	outage     *outage.Outage
-	alarm      *alarm.Alarm // of the poller
-	soon       *alarm.Alarm // of looks for expected messages
-	groups     *groupSweeper
-	pacer      wakePacer
+	store       *store.Store
+	db          *bun.DB
+	registry    *bus.Registry
+	config      *ProcessorConfig
+	counters    *counters
+	dispatcher  *dispatcher
+	pollQueries *pollQueries
+	outage      *outage.Outage
+	alarm       *alarm.Alarm // of the poller
+	soon        *alarm.Alarm // of looks for expected messages
+	groups      *groupSweeper
+	pacer       wakePacer
 }
 
 // listen handles wake-ups. Committed messages are claimed at once, expected ones are looked for a
@@ -63,11 +63,11 @@ func (ln *listener) loop(ctx context.Context) {
 	ln.soon.Loop(ctx, time.Hour, func() {
 		began, woken := time.Now(), ln.pacer.take()
 		asked, news := ln.lookForExpected(ctx, began, woken)
-		if wants := ln.dispatcher.probes.expected(began, woken); len(wants) > 0 {
+		if wants := ln.dispatcher.pollState.expected(began, woken); len(wants) > 0 {
 			asked = true
-			probe, err := ask(ctx, ln.outage, "poll", statementTimeout,
-				func(ctx context.Context) (store.Probe, error) { return ln.store.Claims.ProbeDue(ctx, ln.db, wants) })
-			news = err == nil && ln.dispatcher.probes.appeared(wants, probe) || news
+			poll, err := ask(ctx, ln.outage, "poll", statementTimeout,
+				func(ctx context.Context) (store.Poll, error) { return ln.store.Claims.PollDue(ctx, ln.db, wants) })
+			news = err == nil && ln.dispatcher.pollState.appeared(wants, poll) || news
 		}
 		pause := pauseAfter(began, ln.config.PollInterval)
 		if woken {
@@ -85,13 +85,13 @@ func (ln *listener) loop(ctx context.Context) {
 // is set. asked reports whether there was anything to look for, news whether idle consumers got
 // work.
 func (ln *listener) lookForExpected(ctx context.Context, now time.Time, all bool) (asked, news bool) {
-	looks, of := ln.dispatcher.probes.laneLooks(now, false, func(l *lanes) bool { return all || now.Before(l.of.expected) })
+	looks, of := ln.dispatcher.pollState.laneLooks(now, false, func(l *lanes) bool { return all || now.Before(l.of.expected) })
 	if len(looks) == 0 {
 		return false, false
 	}
 	_, _ = ask(ctx, ln.outage, "poll", statementTimeout, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, ln.prober.inParts(ctx, looks, func(from, _ int, states []store.LaneState) {
-			news = ln.dispatcher.probes.lanesAppeared(of[from:], states) || news
+		return struct{}{}, ln.pollQueries.inParts(ctx, looks, func(from, _ int, states []store.LaneState) {
+			news = ln.dispatcher.pollState.lanesAppeared(of[from:], states) || news
 		}, false)
 	})
 	return true, news

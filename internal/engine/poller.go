@@ -19,18 +19,18 @@ const pollFloor = 5 * time.Millisecond
 // poller looks for work for all fetchers of the process: every PollInterval, and sooner when
 // something is known to become due.
 type poller struct {
-	store     *store.Store
-	db        *bun.DB
-	config    *ProcessorConfig
-	outage    *outage.Outage
-	alarm     *alarm.Alarm
-	prober    *prober
-	probes    *probes
-	sweeper   sweeper
-	recoverer *recoverer
-	renewer   *renewer
-	stopper   *stopper
-	warnings  *warnings
+	store       *store.Store
+	db          *bun.DB
+	config      *ProcessorConfig
+	outage      *outage.Outage
+	alarm       *alarm.Alarm
+	pollQueries *pollQueries
+	pollState   *pollState
+	sweeper     sweeper
+	recoverer   *recoverer
+	renewer     *renewer
+	stopper     *stopper
+	warnings    *warnings
 
 	// Used by the loop only.
 	retry            backoff.BackOff
@@ -63,7 +63,7 @@ func (p *poller) poll(ctx context.Context) (ok bool) {
 	p.warnings.flush(time.Second) // the keeper of an idle process rests longer
 	// Armed before the look, so that an alarm during it is not missed.
 	p.alarm.Rearm(time.Now(), time.Now().Add(jitter(p.config.PollInterval)))
-	probe, err := p.lookAll(ctx)
+	poll, err := p.lookAll(ctx)
 	now := time.Now()
 	if err == nil {
 		err = p.endOutage(ctx)
@@ -81,19 +81,19 @@ func (p *poller) poll(ctx context.Context) (ok bool) {
 	if p.stopper.look(ctx) {
 		p.alarm.By(now.Add(stopInterval))
 	}
-	if probe.Expired && p.recoverer.mayRecover() {
+	if poll.Expired && p.recoverer.mayRecover() {
 		p.recoverer.recoverClaims(ctx)
-	} else if grace := p.recoverer.graceEnds(); probe.Expired && now.Before(grace) {
+	} else if grace := p.recoverer.graceEnds(); poll.Expired && now.Before(grace) {
 		p.alarm.By(grace)
 	}
-	if probe.Next > 0 {
-		p.alarm.By(now.Add(max(probe.Next, pollFloor)))
+	if poll.Next > 0 {
+		p.alarm.By(now.Add(max(poll.Next, pollFloor)))
 	}
-	if len(probe.Killers) > 0 {
-		p.alarm.By(p.probes.nextSoloCheck(now))
+	if len(poll.Killers) > 0 {
+		p.alarm.By(p.pollState.nextSoloCheck(now))
 	}
-	if probe.Lease > 0 {
-		p.alarm.By(now.Add(probe.Lease + pollFloor))
+	if poll.Lease > 0 {
+		p.alarm.By(now.Add(poll.Lease + pollFloor))
 	}
 	return true
 }

@@ -32,50 +32,50 @@ func (r *run) nextRequest(wants []store.Want) (store.ClaimRequest, bool, error) 
 	wants = r.dispatcher.withoutOpenCircuits(wants)
 	request := store.ClaimRequest{Wants: wants, Limit: 1, MaxBytes: maxClaimBytes}
 	sent := time.Now()
-	probe, err := r.probe(wants)
-	r.dispatcher.probes.setClock(probe.Now, sent)
-	if err == nil && probe.Overdue > r.processor.config.LeaseDuration/3 { // else an outage may have delayed its renewal
+	poll, err := r.poll(wants)
+	r.dispatcher.pollState.setClock(poll.Now, sent)
+	if err == nil && poll.Overdue > r.processor.config.LeaseDuration/3 { // else an outage may have delayed its renewal
 		r.recoverer.recoverClaims(r.ctx)
-		probe, err = r.probe(wants)
+		poll, err = r.poll(wants)
 	}
 	switch {
 	case err != nil:
 		return request, false, err
-	case len(probe.Killers)+len(probe.Suspects) > 0 && r.alone():
+	case len(poll.Killers)+len(poll.Suspects) > 0 && r.alone():
 		request.Select = store.Suspects
-		if len(probe.Killers) > 0 {
+		if len(poll.Killers) > 0 {
 			request.Select, request.Solo = store.Killers, true
 		}
 		request.Stuck = r.dispatcher.catalog.stuckOf(wants)
-	case len(probe.Due) > 0:
-		request.Wants = make([]store.Want, len(probe.Due))
-		for i, due := range probe.Due {
+	case len(poll.Due) > 0:
+		request.Wants = make([]store.Want, len(poll.Due))
+		for i, due := range poll.Due {
 			request.Wants[i] = wants[due]
 			request.Wants[i].Limit = 1
 		}
-		r.dispatcher.catalog.narrow(&request, probe)
+		r.dispatcher.catalog.narrow(&request, poll)
 	default:
 		return request, false, nil
 	}
 	return request, true, nil
 }
 
-func (r *run) probe(wants []store.Want) (store.Probe, error) {
+func (r *run) poll(wants []store.Want) (store.Poll, error) {
 	if len(wants) == 0 {
-		return store.Probe{}, nil
+		return store.Poll{}, nil
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
 	defer cancel()
-	return r.prober.probe(ctx, wants)
+	return r.pollQueries.poll(ctx, wants)
 }
 
 // findWork notes which consumers have messages that are due.
 func (r *run) findWork(wants []store.Want) error {
-	probe, err := r.probe(wants)
+	poll, err := r.poll(wants)
 	if err != nil {
 		return err
 	}
-	r.dispatcher.probes.appeared(wants, probe)
+	r.dispatcher.pollState.appeared(wants, poll)
 	return nil
 }
 
@@ -253,10 +253,10 @@ func (r *run) writeOutcomes() error {
 
 // narrow narrows a request to the consumer whose message is due first, if it has a rate,
 // priorities or batches. Otherwise it leaves such consumers out.
-func (ct *catalog) narrow(request *store.ClaimRequest, probe store.Probe) {
+func (ct *catalog) narrow(request *store.ClaimRequest, poll store.Poll) {
 	first := 0
-	for i := range probe.First {
-		if probe.First[i].Before(probe.First[first]) {
+	for i := range poll.First {
+		if poll.First[i].Before(poll.First[first]) {
 			first = i
 		}
 	}

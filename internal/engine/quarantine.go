@@ -74,7 +74,7 @@ func (s *quarantine) begin(lease time.Duration, now time.Time) {
 // found notes lost processes and crashed messages. A live process renews a lease after a quarter of
 // it. A process lost since is visible from two fifths of the lease until its end, to looks that
 // come at least every half lease. A sweep may report late.
-func (s *quarantine) found(p store.Probe, began, now time.Time) {
+func (s *quarantine) found(p store.Poll, began, now time.Time) {
 	var renewed time.Time // for the last time
 	switch {
 	case p.Expired || p.Lease > 0 && p.Lease < s.lease*3/5:

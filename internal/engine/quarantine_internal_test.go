@@ -35,16 +35,16 @@ func (d *dispatcher) end(tasks ...*task) {
 	}
 }
 
-func (d *dispatcher) look(p store.Probe) {
-	wants, stood := d.probes.looks(nil)
-	d.probes.found(p, wants, stood, time.Now())
+func (d *dispatcher) look(p store.Poll) {
+	wants, stood := d.pollState.looks(nil)
+	d.pollState.found(p, wants, stood, time.Now())
 }
 
 // watch looks now and then for a while, and finds that no process is lost.
 func (d *dispatcher) watch(while time.Duration) {
 	lease := d.quarantine.lease
 	for end := time.Now().Add(while); time.Now().Before(end); <-time.After(min(lease/2, time.Until(end))) {
-		d.look(store.Probe{Killers: []int{0}, Lease: lease})
+		d.look(store.Poll{Killers: []int{0}, Lease: lease})
 	}
 }
 
@@ -59,7 +59,7 @@ func TestSuspectsComeBackFasterAsTheySurvive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 40}, "c")
-		d.look(store.Probe{Suspects: []int{0}})
+		d.look(store.Poll{Suspects: []int{0}})
 		for _, want := range []int{8, 16, 20, 20} {
 			plan := d.mustPlan(t)
 			plan.is(t, store.Suspects, want, false)
@@ -67,8 +67,8 @@ func TestSuspectsComeBackFasterAsTheySurvive(t *testing.T) {
 			d.mustNotPlan(t, "as many run as may")
 			d.end(running...)
 		}
-		d.look(store.Probe{})
-		d.look(store.Probe{Suspects: []int{0}})
+		d.look(store.Poll{})
+		d.look(store.Poll{Suspects: []int{0}})
 		d.mustPlan(t).is(t, store.Suspects, 8, false)
 	})
 }
@@ -77,14 +77,14 @@ func TestASoloRunHasNoOtherSuspectBesideIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
-		d.look(store.Probe{Suspects: []int{0}})
+		d.look(store.Poll{Suspects: []int{0}})
 		running := d.suspect(t, d.mustPlan(t), 3, 1)
-		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
+		d.look(store.Poll{Suspects: []int{0}, Killers: []int{0}})
 		d.mustNotPlan(t, "the solo run waits for the suspects in flight, and others for it")
 		d.findDue(0)
 		d.mustPlan(t).is(t, store.Clean, 61, false) // clean ones go on
 		d.catalog.consumers[0].active = false
-		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
+		d.look(store.Poll{Suspects: []int{0}, Killers: []int{0}})
 		d.end(running...)
 		plan := d.mustPlan(t)
 		plan.is(t, store.Killers, 1, true)
@@ -106,21 +106,21 @@ func TestASoloRunIsNotBlamedForTheNext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
-		d.look(store.Probe{Killers: []int{0}})
+		d.look(store.Poll{Killers: []int{0}})
 		plan := d.mustPlan(t)
 		plan.is(t, store.Killers, 1, true)
 		if plan.acquits {
 			t.Error("the first: got an acquittal, want none")
 		}
 		d.end(d.suspect(t, plan, 1, 2)...)
-		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
+		d.look(store.Poll{Suspects: []int{0}, Killers: []int{0}})
 		plan = d.mustPlan(t)
 		plan.is(t, store.Suspects, 8, false)
 		if !plan.acquits {
 			t.Error("suspects after it: got it still counted as solo, want it acquitted")
 		}
 		d.end(d.suspect(t, plan, 1, 1)...)
-		d.look(store.Probe{Killers: []int{0}})
+		d.look(store.Poll{Killers: []int{0}})
 		for i := range 2 {
 			plan = d.mustPlan(t)
 			plan.is(t, store.Killers, 1, true)
@@ -128,7 +128,7 @@ func TestASoloRunIsNotBlamedForTheNext(t *testing.T) {
 				t.Errorf("solo run %d: got an acquittal %t, want it where one was before", i, plan.acquits)
 			}
 			d.end(d.suspect(t, plan, 1, 2)...)
-			d.look(store.Probe{Killers: []int{0}})
+			d.look(store.Poll{Killers: []int{0}})
 		}
 	})
 }
@@ -142,26 +142,26 @@ func TestSoloRunsGiveWayOnceTheySurvive(t *testing.T) {
 		d.watch(lease)
 		for range 2 {
 			for range 40 {
-				d.look(store.Probe{Killers: []int{0}, Lease: lease})
+				d.look(store.Poll{Killers: []int{0}, Lease: lease})
 				plan := d.mustPlan(t)
 				plan.is(t, store.Killers, 1, true)
 				d.end(d.suspect(t, plan, 1, 2)...)
 			}
 			for _, want := range []int{20, 20} {
-				d.look(store.Probe{Killers: []int{0}, Lease: lease})
+				d.look(store.Poll{Killers: []int{0}, Lease: lease})
 				plan := d.mustPlan(t)
 				plan.is(t, store.Killers, want, false)
 				running := d.suspect(t, plan, want, 2)
-				d.look(store.Probe{Killers: []int{0}, Lease: lease})
+				d.look(store.Poll{Killers: []int{0}, Lease: lease})
 				d.mustNotPlan(t, "as many run as may")
 				d.end(running...)
 			}
-			d.look(store.Probe{Killers: []int{0}, Lease: lease*3/5 - 1}) // a process is lost
+			d.look(store.Poll{Killers: []int{0}, Lease: lease*3/5 - 1}) // a process is lost
 			d.mustNotPlan(t, "what killed may be among them")
 			d.watch(2 * lease)
 		}
-		d.look(store.Probe{Lease: lease})
-		d.look(store.Probe{Killers: []int{0}, Lease: lease})
+		d.look(store.Poll{Lease: lease})
+		d.look(store.Poll{Killers: []int{0}, Lease: lease})
 		d.mustPlan(t).is(t, store.Killers, 1, true) // they are others now
 	})
 }
@@ -170,9 +170,9 @@ func TestASoloRunDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
-		d.look(store.Probe{Suspects: []int{0}})
+		d.look(store.Poll{Suspects: []int{0}})
 		d.suspect(t, d.mustPlan(t), 1, 1) // runs for long
-		d.look(store.Probe{Killers: []int{0}})
+		d.look(store.Poll{Killers: []int{0}})
 		<-time.After(soloPatience)
 		d.mustPlan(t).is(t, store.Killers, 1, false) // it is not alone
 	})
@@ -182,7 +182,7 @@ func TestSuspectsAndSoloRunsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
-		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
+		d.look(store.Poll{Suspects: []int{0}, Killers: []int{0}})
 		for range 3 {
 			plan := d.mustPlan(t)
 			plan.is(t, store.Killers, 1, true)
@@ -201,22 +201,22 @@ func TestAYoungProcessConvictsNoOther(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
 		const lease = 5 * time.Second
 		d.quarantine.begin(lease, time.Now())
-		d.look(store.Probe{Killers: []int{0}})
+		d.look(store.Poll{Killers: []int{0}})
 		d.mustNotPlan(t, "the process is young")
 		d.watch(lease)
-		d.look(store.Probe{Killers: []int{0}, Lease: lease / 3})
+		d.look(store.Poll{Killers: []int{0}, Lease: lease / 3})
 		d.mustNotPlan(t, "a process does not renew")
 		d.watch(lease*9/5 - lease + lease/3 - 1)
-		d.look(store.Probe{Killers: []int{0}, Lease: lease})
+		d.look(store.Poll{Killers: []int{0}, Lease: lease})
 		d.mustNotPlan(t, "it renewed its lease less than nine fifths of one ago")
 		<-time.After(1)
-		d.look(store.Probe{Killers: []int{0}, Lease: lease})
+		d.look(store.Poll{Killers: []int{0}, Lease: lease})
 		plan := d.mustPlan(t)
 		plan.is(t, store.Killers, 1, true)
 		d.end(d.suspect(t, plan, 1, 2)...)
 		d.quarantine.wanted = time.Time{}
 		<-time.After(maxSoloDelay)
-		d.look(store.Probe{Killers: []int{0}, Expired: true})
+		d.look(store.Poll{Killers: []int{0}, Expired: true})
 		d.mustPlan(t).is(t, store.Killers, 1, true) // it has lived for long
 	})
 }
@@ -232,7 +232,7 @@ func TestASoloRunThatIsCalledOffKeepsNoWorker(t *testing.T) {
 		d.watch(lease)
 		d.queue.push([]task{{consumer: d.catalog.consumers[0]}, {consumer: d.catalog.consumers[0]}})
 		clean := d.queue.next(nil)
-		d.look(store.Probe{Killers: []int{0}, Lease: lease})
+		d.look(store.Poll{Killers: []int{0}, Lease: lease})
 		d.mustNotPlan(t, "the only worker is busy")
 		d.end(clean)
 		next := make(chan *task, 1)
@@ -241,7 +241,7 @@ func TestASoloRunThatIsCalledOffKeepsNoWorker(t *testing.T) {
 		if len(next) > 0 {
 			t.Error("a clean message: got it run, want the worker kept for the solo run")
 		}
-		d.look(store.Probe{Killers: []int{0}, Lease: lease / 3})
+		d.look(store.Poll{Killers: []int{0}, Lease: lease / 3})
 		d.mustNotPlan(t, "a process is lost")
 		synctest.Wait()
 		if len(next) == 0 {
@@ -260,9 +260,9 @@ func TestALateSweepIsIgnored(t *testing.T) {
 		d.quarantine.begin(lease, time.Now())
 		began := time.Now()
 		d.watch(lease)
-		d.look(store.Probe{Killers: []int{0}, Lease: lease})
-		wants, stood := d.probes.looks(nil)
-		d.probes.found(store.Probe{Killers: []int{0}, Lease: lease}, wants, stood, began)
+		d.look(store.Poll{Killers: []int{0}, Lease: lease})
+		wants, stood := d.pollState.looks(nil)
+		d.pollState.found(store.Poll{Killers: []int{0}, Lease: lease}, wants, stood, began)
 		d.mustPlan(t).is(t, store.Killers, 1, true)
 	})
 }
@@ -276,17 +276,17 @@ func TestAProcessThatRarelyLooksConvictsNoOther(t *testing.T) {
 		const lease = 4 * time.Second
 		d.quarantine.begin(lease, time.Now())
 		d.watch(lease)
-		d.look(store.Probe{Killers: []int{0}, Lease: lease})
+		d.look(store.Poll{Killers: []int{0}, Lease: lease})
 		plan := d.mustPlan(t)
 		plan.is(t, store.Killers, 1, true)
 		solo := d.suspect(t, plan, 1, 2)
 		<-time.After(lease/2 + 1)
 		d.end(solo...)
 		d.mustNotPlan(t, "the last look is too old")
-		d.look(store.Probe{Killers: []int{0}, Lease: lease})
+		d.look(store.Poll{Killers: []int{0}, Lease: lease})
 		d.mustNotPlan(t, "there was none for so long")
 		d.watch(lease)
-		d.look(store.Probe{Killers: []int{0}, Lease: lease})
+		d.look(store.Poll{Killers: []int{0}, Lease: lease})
 		d.mustPlan(t).is(t, store.Killers, 1, true)
 	})
 }
@@ -294,7 +294,7 @@ func TestAProcessThatRarelyLooksConvictsNoOther(t *testing.T) {
 func TestSoloMessageThatFinishesBeforeItsClaimIsAccountedFor(t *testing.T) {
 	t.Parallel()
 	d := newTestDispatcher(t, ProcessorConfig{}, "c")
-	d.look(store.Probe{Killers: []int{0}})
+	d.look(store.Poll{Killers: []int{0}})
 	plan := d.mustPlan(t)
 	plan.is(t, store.Killers, 1, true)
 	d.queue.push([]task{{consumer: d.catalog.consumers[0], row: store.Message{Crashes: 2}}})
@@ -487,15 +487,15 @@ func TestExpectedMessagesAreLookedForByConsumer(t *testing.T) {
 	})
 	now := time.Now()
 	d.expect(now, []string{"one"})
-	wants := d.probes.expected(now, false)
+	wants := d.pollState.expected(now, false)
 	if len(wants) != 2 || wants[0].Consumer != "a" || wants[1].Consumer != "c" {
 		t.Errorf("wants: got %+v, want those of payload type one", wants)
 	}
-	d.probes.appeared(wants, store.Probe{Due: []int{1}})
+	d.pollState.appeared(wants, store.Poll{Due: []int{1}})
 	if a.active || b.active || !c.active {
 		t.Errorf("active: got a %t, b %t, c %t, want c alone", a.active, b.active, c.active)
 	}
-	if got := d.probes.expected(now.Add(2*time.Second), false); len(got) != 0 {
+	if got := d.pollState.expected(now.Add(2*time.Second), false); len(got) != 0 {
 		t.Errorf("two seconds later: got %v expected, want nothing", got)
 	}
 }

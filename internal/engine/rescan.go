@@ -89,7 +89,7 @@ func (p *poller) sweepSoon() { p.alarm.By(later(p.sweeper.at(), time.Now())) }
 func (p *poller) sweepBack(ctx context.Context) (ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
-	now := p.probes.clock(time.Now())
+	now := p.pollState.clock(time.Now())
 	until := now
 	const day = 24 * time.Hour
 	for _, back := range []time.Duration{10 * time.Second, 2 * time.Minute, 20 * time.Minute, 4 * time.Hour, 2 * day, 30 * day, 0} {
@@ -97,8 +97,8 @@ func (p *poller) sweepBack(ctx context.Context) (ok bool) {
 		if back > 0 {
 			from.At = now.Add(-back)
 		}
-		wants, _ := p.probes.looks(&from)
-		probe, err := p.store.Claims.ProbeDue(store.WithClock(ctx, func() time.Time { return until }), p.db, wants)
+		wants, _ := p.pollState.looks(&from)
+		poll, err := p.store.Claims.PollDue(store.WithClock(ctx, func() time.Time { return until }), p.db, wants)
 		if ctx.Err() != nil {
 			return true
 		}
@@ -106,48 +106,48 @@ func (p *poller) sweepBack(ctx context.Context) (ok bool) {
 			p.outage.Failed("sweep", err)
 			return false
 		}
-		p.probes.foundBehind(probe)
+		p.pollState.foundBehind(poll)
 		until = from.At
 	}
 	return true
 }
 
 // lookAll is the look of a poll: from the beginning when a sweep is due, else from the cursors.
-func (p *poller) lookAll(ctx context.Context) (probe store.Probe, err error) {
+func (p *poller) lookAll(ctx context.Context) (poll store.Poll, err error) {
 	if due, polling := p.sweeper.due(time.Now(), p.outage.Ended()); due && polling {
 		began := time.Now()
-		probe, err = p.look(ctx, &store.Position{}, sweepPolling)
+		poll, err = p.look(ctx, &store.Position{}, sweepPolling)
 		p.sweeper.done(began, err == nil)
 		if err == nil {
-			return probe, nil
+			return poll, nil
 		}
 		if time.Since(began) < sweepPolling || ctx.Err() != nil || p.outage.Err() != nil {
-			return probe, err
+			return poll, err
 		}
-		p.probes.skip(time.Now()) // cursors without a better place begin where messages are new
+		p.pollState.skip(time.Now()) // cursors without a better place begin where messages are new
 		p.sweeper.aside(func() bool { return p.sweepBack(ctx) })
 	} else if due {
 		p.sweeper.aside(func() bool { return p.sweepBack(ctx) })
 	}
 	began := time.Now()
-	probe, err = p.look(ctx, nil, statementTimeout)
+	poll, err = p.look(ctx, nil, statementTimeout)
 	if err != nil && tooSlow(began) && p.outage.Err() == nil {
-		p.probes.skip(time.Now())
+		p.pollState.skip(time.Now())
 	}
-	return probe, err
+	return poll, err
 }
 
-// look probes the database and updates the dispatcher.
-func (p *poller) look(ctx context.Context, from *store.Position, patience time.Duration) (probe store.Probe, err error) {
+// look polls the database and updates the dispatcher.
+func (p *poller) look(ctx context.Context, from *store.Position, patience time.Duration) (poll store.Poll, err error) {
 	began := time.Now()
-	wants, stood := p.probes.looks(from)
-	probe, err = ask(ctx, p.outage, "poll", patience, func(ctx context.Context) (store.Probe, error) { return p.prober.probe(ctx, wants) })
-	if probe.Now.IsZero() { // a part failed: what the others found counts
-		p.probes.foundBehind(probe)
+	wants, stood := p.pollState.looks(from)
+	poll, err = ask(ctx, p.outage, "poll", patience, func(ctx context.Context) (store.Poll, error) { return p.pollQueries.poll(ctx, wants) })
+	if poll.Now.IsZero() { // a part failed: what the others found counts
+		p.pollState.foundBehind(poll)
 	} else {
-		p.probes.found(probe, wants, stood, began)
+		p.pollState.found(poll, wants, stood, began)
 	}
-	return probe, err
+	return poll, err
 }
 
 // tooSlow reports whether a failed statement had used up its time.

@@ -42,26 +42,26 @@ type run struct {
 	inFlight   inFlightClaims
 	stops      stopRequests
 
-	recorder   recorder
-	checker    declarationChecker
-	transactor transactor
-	executor   executor
-	workers    workerPool
-	slots      slotKeeper
-	breakers   breakerSync
-	renewer    renewer
-	keeper     leaseKeeper
-	settler    settler
-	groups     groupSweeper
-	stopper    stopper
-	recoverer  recoverer
-	prober     prober
-	poller     poller
-	enqueuer   enqueuer
-	claimer    claimer
-	listener   listener
-	forgetter  forgetter
-	receiver   receiver
+	recorder    recorder
+	checker     declarationChecker
+	transactor  transactor
+	executor    executor
+	workers     workerPool
+	slots       slotKeeper
+	breakers    breakerSync
+	renewer     renewer
+	keeper      leaseKeeper
+	settler     settler
+	groups      groupSweeper
+	stopper     stopper
+	recoverer   recoverer
+	pollQueries pollQueries
+	poller      poller
+	enqueuer    enqueuer
+	claimer     claimer
+	listener    listener
+	forgetter   forgetter
+	handOffs    handOffs
 
 	work        context.Context // the root of all handlers' contexts
 	cancelWork  context.CancelCauseFunc
@@ -110,11 +110,11 @@ func (r *run) assembleWork() {
 	r.recorder = recorder{ledger: r.ledger, dispatcher: d, stops: &r.stops, uncounted: &p.uncounted}
 	r.transactor = transactor{
 		store: p.store, db: p.db, owner: r.owner, config: &p.config, registry: p.registry, ctx: r.ctx, outage: r.outage,
-		uncounted: &p.uncounted, receiver: &r.receiver,
+		uncounted: &p.uncounted, handOffs: &r.handOffs,
 	}
 	r.executor = executor{
 		config: &p.config, registry: p.registry, counters: &p.counters, chain: bus.Compose(nil, p.config.Middleware...),
-		transactor: &r.transactor, ledger: r.ledger, queue: &d.queue, probes: &d.probes, recorder: &r.recorder,
+		transactor: &r.transactor, ledger: r.ledger, queue: &d.queue, pollState: &d.pollState, recorder: &r.recorder,
 		pool: newGoroutinePool(&r.workers.running), gathers: gatherPatience, stopping: &r.stopping,
 	}
 	r.workers.executor, r.workers.queue = &r.executor, &d.queue
@@ -158,14 +158,14 @@ func (r *run) assembleLoops() {
 		store: p.store, db: p.db, config: &p.config, counters: &p.counters, outage: r.outage, alarm: r.alarm,
 		warnings: &r.warnings,
 	}
-	r.prober = prober{store: p.store, db: p.db, probes: &d.probes}
+	r.pollQueries = pollQueries{store: p.store, db: p.db, pollState: &d.pollState}
 	r.poller = poller{
-		store: p.store, db: p.db, config: &p.config, outage: r.outage, alarm: r.alarm, prober: &r.prober, probes: &d.probes,
+		store: p.store, db: p.db, config: &p.config, outage: r.outage, alarm: r.alarm, pollQueries: &r.pollQueries, pollState: &d.pollState,
 		recoverer: &r.recoverer, renewer: &r.renewer, stopper: &r.stopper, warnings: &r.warnings, retry: outage.NewRetry(),
 	}
 	r.enqueuer = enqueuer{
 		store: p.store, db: p.db, owner: r.owner, config: &p.config, parent: r.work, catalog: &d.catalog, queue: &d.queue,
-		probes: &d.probes, ledger: r.ledger, recorder: &r.recorder, checker: &r.checker,
+		pollState: &d.pollState, ledger: r.ledger, recorder: &r.recorder, checker: &r.checker,
 	}
 	r.claimer = claimer{
 		store: p.store, db: p.db, owner: r.owner, config: &p.config, counters: &p.counters, ctx: r.ctx, planner: &d.planner,
@@ -173,10 +173,10 @@ func (r *run) assembleLoops() {
 	}
 	r.listener = listener{
 		store: p.store, db: p.db, registry: p.registry, config: &p.config, counters: &p.counters, dispatcher: d,
-		prober: &r.prober, outage: r.outage, alarm: r.alarm, groups: &r.groups,
+		pollQueries: &r.pollQueries, outage: r.outage, alarm: r.alarm, groups: &r.groups,
 		soon: alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond, 250*time.Millisecond),
 	}
-	r.receiver = receiver{
+	r.handOffs = handOffs{
 		store: p.store, db: p.db, owner: r.owner, config: &p.config, ctx: r.ctx, dispatcher: d, enqueuer: &r.enqueuer,
 		claimer: &r.claimer, outage: r.outage, inFlight: &r.inFlight, ids: idReserve{low: make(chan struct{}, 1)},
 	}
@@ -223,7 +223,7 @@ func (r *run) serve(ctx context.Context) error {
 	loops := r.loops(loopCtx)
 
 	r.serving.Store(true)
-	stopReceiving := r.receiver.receive(r.processor.registry)
+	stopReceiving := r.handOffs.receive(r.processor.registry)
 	<-ctx.Done()
 	arrived := stopReceiving()
 	deadline := time.Now().Add(r.processor.config.DrainTimeout)
@@ -243,7 +243,7 @@ func (r *run) serve(ctx context.Context) error {
 	}
 	<-looped
 	waitFor(arrived, time.Until(deadline), r.stopNow)
-	r.receiver.end()
+	r.handOffs.end()
 	r.dispatcher.catalog.endRateWaits(time.Now())
 	close(finish)
 	if !waitFor(settled, max(time.Until(deadline), settleGrace), r.stopNow) && !waitFor(settled, stopGrace, nil) {
@@ -264,7 +264,7 @@ func (r *run) serve(ctx context.Context) error {
 func (r *run) loops(ctx context.Context) *sync.WaitGroup {
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){
-		r.poller.loop, r.listener.loop, r.checker.loop, r.slots.loop, r.breakers.loop, r.receiver.loop, r.groups.loop,
+		r.poller.loop, r.listener.loop, r.checker.loop, r.slots.loop, r.breakers.loop, r.handOffs.loop, r.groups.loop,
 		r.forgetter.loop,
 	} {
 		loops.Go(func() { loop(ctx) })

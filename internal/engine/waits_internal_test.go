@@ -43,7 +43,7 @@ func TestAConsumerIsClaimedForOnceItsWaitIsOver(t *testing.T) {
 		plan := d.mustPlan(t)
 		d.planner.failed(plan, false, false, time.Now())
 		start := time.Now()
-		time.AfterFunc(time.Minute, func() { d.look(store.Probe{Due: []int{0}, First: []store.Position{{}}}) }) // the next poll
+		time.AfterFunc(time.Minute, func() { d.look(store.Poll{Due: []int{0}, First: []store.Position{{}}}) }) // the next poll
 		d.planner.nextClaim()
 		if took := time.Since(start); took > 2*minPostponed {
 			t.Errorf("the next claim: got it after %s, want it after %s", took, minPostponed)
@@ -54,16 +54,16 @@ func TestAConsumerIsClaimedForOnceItsWaitIsOver(t *testing.T) {
 func TestAFailedAcquittalIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
-		d.look(store.Probe{Killers: []int{0}})
+		d.look(store.Poll{Killers: []int{0}})
 		d.suspect(t, d.mustPlan(t), 1, 2)
 		<-time.After(soloPatience)
-		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
+		d.look(store.Poll{Suspects: []int{0}, Killers: []int{0}})
 		plan := d.mustPlan(t)
 		if !plan.acquits {
 			t.Fatal("no acquittal")
 		}
 		d.planner.failed(plan, false, false, time.Now()) // store.Acquit failed
-		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
+		d.look(store.Poll{Suspects: []int{0}, Killers: []int{0}})
 		if plan = d.mustPlan(t); !plan.acquits {
 			t.Error("suspects beside a solo run whose acquittal failed: got none, want another")
 		}
@@ -73,7 +73,7 @@ func TestAFailedAcquittalIsRepeated(t *testing.T) {
 func TestWhatWasGivenBackHasNotSurvived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 64}, "c")
-		d.look(store.Probe{Suspects: []int{0}})
+		d.look(store.Poll{Suspects: []int{0}})
 		plan := d.mustPlan(t)
 		tasks := make([]task, 8)
 		for i := range tasks {
@@ -82,7 +82,7 @@ func TestWhatWasGivenBackHasNotSurvived(t *testing.T) {
 		d.queue.push(tasks)
 		d.planner.claimed(plan, store.Claim{Messages: make([]store.Message, 8)}, time.Now())
 		d.queue.stale(time.Now().Add(time.Hour))
-		d.look(store.Probe{Suspects: []int{0}})
+		d.look(store.Poll{Suspects: []int{0}})
 		d.quarantine.waiting = true
 		d.mustPlan(t).is(t, store.Suspects, 8, false)
 	})
@@ -97,9 +97,9 @@ func TestSuspectsThatCannotStartAreNotClaimed(t *testing.T) {
 		one.settings.Concurrency = 1
 		d.queue.push([]task{{consumer: one}, {consumer: one}})
 		running := d.queue.next(nil) // a long run
-		d.look(store.Probe{Suspects: []int{0}})
+		d.look(store.Poll{Suspects: []int{0}})
 		d.mustNotPlan(t, "the consumer has no room")
-		d.look(store.Probe{Suspects: []int{0}, Due: []int{1}, First: []store.Position{{At: time.Now(), ID: 1}}, Now: time.Now()})
+		d.look(store.Poll{Suspects: []int{0}, Due: []int{1}, First: []store.Position{{At: time.Now(), ID: 1}}, Now: time.Now()})
 		d.planner.claimed(d.mustPlan(t), store.Claim{Found: make([]int, 1), Last: make([]store.Position, 1)}, time.Now())
 		d.end(running)
 		if next := d.queue.takeNow(); next != nil {
@@ -122,7 +122,7 @@ func TestNothingIsSoloBeforeItCanRun(t *testing.T) {
 		for range 4 {
 			d.queue.next(nil)
 		}
-		d.look(store.Probe{Killers: []int{0}})
+		d.look(store.Poll{Killers: []int{0}})
 		d.mustNotPlan(t, "no worker is free: a solo claim would be blamed without a run")
 	})
 }
@@ -130,16 +130,16 @@ func TestNothingIsSoloBeforeItCanRun(t *testing.T) {
 func TestASoloRunWaitsNoLongerThanItsPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
-		d.look(store.Probe{Killers: []int{0}})
+		d.look(store.Poll{Killers: []int{0}})
 		solo := d.suspect(t, d.mustPlan(t), 1, 2)
 		<-time.After(soloPatience)
-		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
+		d.look(store.Poll{Suspects: []int{0}, Killers: []int{0}})
 		plan := d.mustPlan(t)
 		d.suspect(t, plan, 8, 1) // they run for an hour
 		d.end(solo...)
-		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}}) // more of both
+		d.look(store.Poll{Suspects: []int{0}, Killers: []int{0}}) // more of both
 		<-time.After(3 * soloPatience)
-		d.look(store.Probe{Suspects: []int{0}, Killers: []int{0}})
+		d.look(store.Poll{Suspects: []int{0}, Killers: []int{0}})
 		plan = d.mustPlan(t) // they wait no longer for those that go on
 		plan.is(t, store.Suspects, 16, false)
 		d.suspect(t, plan, 0, 1)
@@ -190,9 +190,9 @@ func TestACursorNeverStandsAheadOfTheDatabasesClock(t *testing.T) {
 func TestCleanMessagesAreClaimedBetweenSuspects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{}, "c")
-		d.look(store.Probe{Suspects: []int{0}})
+		d.look(store.Poll{Suspects: []int{0}})
 		d.findDue(0)
-		d.look(store.Probe{Suspects: []int{0}})
+		d.look(store.Poll{Suspects: []int{0}})
 		for range 30 { // one claim loop, as on SQLite, and quick suspects
 			plan := d.mustPlan(t)
 			if plan.request.Select == store.Clean {
@@ -211,7 +211,7 @@ func TestASoloRunGetsAWorkerHoweverBusyTheOthersAre(t *testing.T) {
 		d.queue.push([]task{{consumer: c}, {consumer: c}, {consumer: c}, {consumer: c}})
 		first := d.queue.next(nil)
 		d.queue.next(nil)
-		d.look(store.Probe{Killers: []int{0}})
+		d.look(store.Poll{Killers: []int{0}})
 		d.mustNotPlan(t, "nothing solo is claimed before it can begin")
 		taken := make(chan *task, 1)
 		go func() { taken <- d.queue.next(first) }()
@@ -259,8 +259,8 @@ func TestTheEstimatedClockIsNeverBehind(t *testing.T) {
 		{900 * time.Millisecond, 0, 0},
 		{2 * time.Second, time.Second, 0}, // too slow to replace that
 	} {
-		d.probes.setClockLocked(sent.Add(ahead+step.read), sent, sent.Add(step.took))
-		if got := d.probes.clock(sent).Sub(sent.Add(ahead)); got != step.want {
+		d.pollState.setClockLocked(sent.Add(ahead+step.read), sent, sent.Add(step.took))
+		if got := d.pollState.clock(sent).Sub(sent.Add(ahead)); got != step.want {
 			t.Errorf("after %+v: got the estimate ahead by %s, want %s", step, got, step.want)
 		}
 	}

@@ -24,13 +24,13 @@ const (
 // Circuit is the state of an outbox.Circuit, or of a circuit breaker. The zero value is closed. It is safe
 // for concurrent use, and must not be copied.
 type Circuit struct {
-	mu       sync.Mutex
-	since    time.Time // zero while it is closed
-	reason   error
-	probe    time.Time // when the next probe may start
-	probing  bool      // a probe has started and its outcome is not known yet
-	interval time.Duration
-	watchers map[*func()]bool
+	mu        sync.Mutex
+	since     time.Time // zero while it is closed
+	reason    error
+	nextProbe time.Time // when the next probe may start
+	probing   bool      // a probe has started and its outcome is not known yet
+	interval  time.Duration
+	watchers  map[*func()]bool
 }
 
 type circuitKey struct{}
@@ -60,7 +60,7 @@ func (c *Circuit) Trip(reason error) error {
 	c.reason = reason
 	if c.since.IsZero() {
 		c.since, c.interval, c.probing = time.Now(), firstProbe, false
-		c.probe = c.since.Add(c.interval)
+		c.nextProbe = c.since.Add(c.interval)
 	}
 	return &bus.OutcomeError{Outcome: bus.Released, Err: reason}
 }
@@ -77,7 +77,7 @@ func (c *Circuit) Hold(reason error, probe time.Time) {
 	if c.since.IsZero() {
 		c.since, c.probing = time.Now(), false
 	}
-	c.reason, c.probe, c.interval = reason, probe, Never
+	c.reason, c.nextProbe, c.interval = reason, probe, Never
 }
 
 // Explain replaces the reason of an open circuit.
@@ -106,7 +106,7 @@ func (c *Circuit) NextProbe() (probe time.Time, open bool) {
 	if c.probing {
 		return time.Now().Add(Never), !c.since.IsZero()
 	}
-	return c.probe, !c.since.IsZero()
+	return c.nextProbe, !c.since.IsZero()
 }
 
 // TakeProbe takes the right to probe, of which there is one. [Circuit.Ended] spends it with the
@@ -117,7 +117,7 @@ func (c *Circuit) TakeProbe(now time.Time) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.since.IsZero() || c.probing || now.Before(c.probe) {
+	if c.since.IsZero() || c.probing || now.Before(c.nextProbe) {
 		return false
 	}
 	c.probing = true
@@ -136,7 +136,7 @@ func (c *Circuit) failProbe(now time.Time) {
 		if c.interval < Never {
 			c.interval = min(2*c.interval, longestProbe)
 		}
-		c.probing, c.probe = false, now.Add(c.interval)
+		c.probing, c.nextProbe = false, now.Add(c.interval)
 	})
 }
 

@@ -109,12 +109,12 @@ type BlockedKey struct {
 
 // BlockedKeys returns the n keys that have been blocked the longest; n is 1 to 1000.
 func (r *Reader) BlockedKeys(ctx context.Context, db bun.IDB, n int) ([]BlockedKey, error) {
-	found, err := store.Listed(r.stores, db, errNoDatabase, func(st *store.Store, db bun.IDB) ([]store.ParkedKey, error) {
+	found, err := store.Listed(r.stores, db, errNoDatabase, func(st *store.Store, db bun.IDB) ([]store.BlockedKey, error) {
 		if err := checkLimit(n); err != nil {
 			return nil, err
 		}
 		return st.Keys.List(ctx, db, n)
-	}, func(row store.ParkedKey) BlockedKey {
+	}, func(row store.BlockedKey) BlockedKey {
 		return BlockedKey{Consumer: row.ConsumerType, Key: row.OrderKey, Poisoned: row.Poisoned, Since: row.Since.Time, Waiting: row.Waiting}
 	})
 	return found, dberr.Wrap(err, "admin: keys")

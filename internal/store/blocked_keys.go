@@ -10,8 +10,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// ParkedKey is a key that a poisoned message has parked.
-type ParkedKey struct {
+// BlockedKey is a key that a poisoned message blocks.
+type BlockedKey struct {
 	ConsumerType string         `bun:"consumer_type"`
 	Lane         int64          `bun:"lane"`
 	OrderKey     string         `bun:"order_key"`
@@ -20,18 +20,18 @@ type ParkedKey struct {
 	Waiting      int64          `bun:"waiting"`
 }
 
-// parking is true for a poisoned message p that parks its key, for the process that has claimed
+// blocking is true for a poisoned message p that blocks its key, for the process that has claimed
 // last.
 const (
-	parking = `p.parks AND NOT EXISTS (SELECT 1 FROM {gates} g WHERE g.consumer_type = p.consumer_type AND NOT g.parks)`
-	// keyParked is the key of a poisoned message, and whether it parks that.
-	keyParked = `order_key, (parks AND NOT EXISTS (SELECT 1 FROM {gates} g WHERE g.consumer_type = {poisoned}.consumer_type AND NOT g.parks)) AS parks`
+	blocking = `p.parks AND NOT EXISTS (SELECT 1 FROM {gates} g WHERE g.consumer_type = p.consumer_type AND NOT g.parks)`
+	// keyBlocked is the key of a poisoned message, and whether it blocks that.
+	keyBlocked = `order_key, (parks AND NOT EXISTS (SELECT 1 FROM {gates} g WHERE g.consumer_type = {poisoned}.consumer_type AND NOT g.parks)) AS parks`
 )
 
-// List returns parked keys, those parked for longest first.
-func (s *KeyStore) List(ctx context.Context, db bun.IDB, limit int) ([]ParkedKey, error) {
-	keys, err := read[[]ParkedKey](ctx, s.tables, db, `
-SELECT consumer_type, lane, MIN(order_key) AS order_key, MIN(id) AS poisoned, MIN(poisoned_at) AS since FROM {poisoned} p WHERE `+parking+`
+// List returns blocked keys, those blocked for longest first.
+func (s *KeyStore) List(ctx context.Context, db bun.IDB, limit int) ([]BlockedKey, error) {
+	keys, err := read[[]BlockedKey](ctx, s.tables, db, `
+SELECT consumer_type, lane, MIN(order_key) AS order_key, MIN(id) AS poisoned, MIN(poisoned_at) AS since FROM {poisoned} p WHERE `+blocking+`
 GROUP BY consumer_type, lane ORDER BY MIN(poisoned_at), MIN(id) LIMIT ?`, limit)
 	if err != nil {
 		return nil, err
@@ -61,41 +61,41 @@ GROUP BY consumer_type, lane ORDER BY MIN(poisoned_at), MIN(id) LIMIT ?`, limit)
 	return keys, nil
 }
 
-// ParkedKeys is how many keys of a consumer are parked, and since when the first one is.
-type ParkedKeys struct {
+// BlockedKeys is how many keys of a consumer are blocked, and since when the first one is.
+type BlockedKeys struct {
 	ConsumerType string         `bun:"consumer_type"`
 	N            int64          `bun:"n"`
 	Since        dialect.Moment `bun:"since"`
 }
 
-// Count counts the parked keys of each stored consumer type, up to a bound.
-func (s *KeyStore) Count(ctx context.Context, db bun.IDB, consumers []string) (parked map[string]ParkedKeys, err error) {
-	parked = make(map[string]ParkedKeys, len(consumers))
+// Count counts the blocked keys of each stored consumer type, up to a bound.
+func (s *KeyStore) Count(ctx context.Context, db bun.IDB, consumers []string) (blocked map[string]BlockedKeys, err error) {
+	blocked = make(map[string]BlockedKeys, len(consumers))
 	for part := range slices.Chunk(consumers, 100) {
 		var counts []string
 		var args []any
 		for _, name := range part {
 			counts = append(
 				counts,
-				`SELECT ? AS consumer_type, count(DISTINCT x.lane) AS n, MIN(x.poisoned_at) AS since FROM (SELECT p.lane, p.poisoned_at FROM {poisoned} p WHERE p.consumer_type = ? AND `+parking+` ORDER BY p.lane LIMIT ?) x`,
+				`SELECT ? AS consumer_type, count(DISTINCT x.lane) AS n, MIN(x.poisoned_at) AS since FROM (SELECT p.lane, p.poisoned_at FROM {poisoned} p WHERE p.consumer_type = ? AND `+blocking+` ORDER BY p.lane LIMIT ?) x`,
 			)
 			args = append(args, name, name, dialect.MostCounted)
 		}
-		rows, err := read[[]ParkedKeys](ctx, s.tables, db, strings.Join(counts, "\nUNION ALL "), args...)
+		rows, err := read[[]BlockedKeys](ctx, s.tables, db, strings.Join(counts, "\nUNION ALL "), args...)
 		if err != nil {
 			return nil, err
 		}
 		for _, row := range rows {
-			parked[row.ConsumerType] = row
+			blocked[row.ConsumerType] = row
 		}
 	}
-	return parked, nil
+	return blocked, nil
 }
 
-// ParkedBy returns the message that parks a lane of a consumer, if one does.
-func (s *KeyStore) ParkedBy(ctx context.Context, db bun.IDB, names []string, lane int64) (ParkedKey, bool, error) {
-	return first[ParkedKey](ctx, s.tables, db, `SELECT consumer_type, order_key, id AS poisoned, poisoned_at AS since FROM {poisoned} p
-WHERE p.consumer_type IN (?) AND p.lane = ? AND `+parking+` ORDER BY rank, id LIMIT 1`, bun.List(names), lane)
+// BlockedBy returns the message that blocks a lane of a consumer, if one does.
+func (s *KeyStore) BlockedBy(ctx context.Context, db bun.IDB, names []string, lane int64) (BlockedKey, bool, error) {
+	return first[BlockedKey](ctx, s.tables, db, `SELECT consumer_type, order_key, id AS poisoned, poisoned_at AS since FROM {poisoned} p
+WHERE p.consumer_type IN (?) AND p.lane = ? AND `+blocking+` ORDER BY rank, id LIMIT 1`, bun.List(names), lane)
 }
 
 // FirstOfLane returns the first message of a consumer's lane, under any of its names.

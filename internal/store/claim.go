@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -22,25 +23,25 @@ func (s *ClaimStore) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimReque
 	return c, err
 }
 
-// ProbeLanes looks for messages to claim for ordered consumers and, with crashed, for crashed ones,
+// PollLanes looks for messages to claim for ordered consumers and, with crashed, for crashed ones,
 // too.
-func (s *ClaimStore) ProbeLanes(ctx context.Context, db *bun.DB, looks []dialect.LaneLook, crashed bool) ([]dialect.LaneState, error) {
-	return retried(ctx, db, func(db bun.IDB) ([]dialect.LaneState, error) { return s.dialect.ProbeLanes(ctx, db, looks, crashed) })
+func (s *ClaimStore) PollLanes(ctx context.Context, db *bun.DB, looks []dialect.LaneLook, crashed bool) ([]dialect.LaneState, error) {
+	return retried(ctx, db, func(db bun.IDB) ([]dialect.LaneState, error) { return s.dialect.PollLanes(ctx, db, looks, crashed) })
 }
 
-// Probe looks for anything to do for the given wants, behind their places, in one statement if the
+// Poll looks for anything to do for the given wants, behind their places, in one statement if the
 // database allows that.
-func (s *ClaimStore) Probe(ctx context.Context, db *bun.DB, wants []dialect.Want) (dialect.Probe, error) {
+func (s *ClaimStore) Poll(ctx context.Context, db *bun.DB, wants []dialect.Want) (dialect.Poll, error) {
 	return s.look(ctx, db, wants, true)
 }
 
-// ProbeDue is [ClaimStore.Probe] only for due messages that have not crashed.
-func (s *ClaimStore) ProbeDue(ctx context.Context, db *bun.DB, wants []dialect.Want) (dialect.Probe, error) {
+// PollDue is [ClaimStore.Poll] only for due messages that have not crashed.
+func (s *ClaimStore) PollDue(ctx context.Context, db *bun.DB, wants []dialect.Want) (dialect.Poll, error) {
 	return s.look(ctx, db, wants, false)
 }
 
-func (s *ClaimStore) look(ctx context.Context, db *bun.DB, wants []dialect.Want, all bool) (dialect.Probe, error) {
-	return retried(ctx, db, func(db bun.IDB) (dialect.Probe, error) { return s.dialect.Probe(ctx, db, wants, all) })
+func (s *ClaimStore) look(ctx context.Context, db *bun.DB, wants []dialect.Want, all bool) (dialect.Poll, error) {
+	return retried(ctx, db, func(db bun.IDB) (dialect.Poll, error) { return s.dialect.Poll(ctx, db, wants, all) })
 }
 
 // Acquit has the owner's solo claims count like any other: a message that may have crashed is about
@@ -75,4 +76,16 @@ func (s *ClaimStore) Unhandled(ctx context.Context, db bun.IDB, wants []dialect.
 // transaction is as before, or lost.
 func (s *ClaimStore) HandOff(ctx context.Context, tx bun.Tx, h dialect.HandOff) (bool, error) {
 	return s.dialect.HandOff(ctx, tx, h)
+}
+
+// Extend renews every claim of the owner and returns their ids. A missing claim was taken away. An
+// id unknown to the caller belongs to a claim whose commit was never confirmed.
+func (s *ClaimStore) Extend(ctx context.Context, db bun.IDB, owner string, lease time.Duration) ([]int64, error) {
+	return retried(ctx, db, func(db bun.IDB) ([]int64, error) { return s.dialect.Extend(ctx, db, owner, lease) })
+}
+
+// Disclaim ends claims of the owner without touching their messages, which are
+// available again at once.
+func (s *ClaimStore) Disclaim(ctx context.Context, db bun.IDB, owner string, claims []int64) error {
+	return retry(ctx, db, func(db bun.IDB) error { return s.dialect.Disclaim(ctx, db, owner, claims) })
 }

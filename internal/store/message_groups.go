@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -60,7 +59,7 @@ func encodeWaiting(rows []dialect.NewMessage) string {
 
 func decodeWaiting(text []byte) ([]dialect.NewMessage, error) {
 	var list []waiting
-	if err := json.Unmarshal(text, &list); err != nil {
+	if err := UnmarshalKnown(text, &list); err != nil {
 		return nil, err
 	}
 	rows := make([]dialect.NewMessage, len(list))
@@ -184,7 +183,7 @@ ORDER BY g.name`, behind, groupPage)
 // Fire ends a group that is done and inserts its messages, in the caller's transaction, which is to be
 // READ COMMITTED. It returns false, and does nothing, if the group is not done, or if another
 // transaction has locked it: one that ends it, or that adds a member. It looks for members after it has
-// locked the group.
+// locked the group. The error is [ErrNewer] for messages that only a newer version can insert: roll back.
 func (s *GroupStore) Fire(ctx context.Context, tx bun.Tx, name string) (payloadTypes []string, fired bool, err error) {
 	if err := s.WriteFirst(ctx, tx); err != nil {
 		return nil, false, err

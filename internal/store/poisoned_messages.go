@@ -70,7 +70,7 @@ func (s *PoisonStore) List(ctx context.Context, db bun.IDB, f PoisonFilter, limi
 // Get returns a poisoned message with its steps, if it exists.
 func (s *PoisonStore) Get(ctx context.Context, db bun.IDB, id int64) (dialect.Poisoned, bool, error) {
 	return first[dialect.Poisoned](
-		ctx, s.tables, db, `SELECT `+dialect.PoisonedColumns+`, steps, fingerprint, `+keyParked+` FROM {poisoned} WHERE id = ?`, id,
+		ctx, s.tables, db, `SELECT `+dialect.PoisonedColumns+`, steps, fingerprint, `+keyBlocked+` FROM {poisoned} WHERE id = ?`, id,
 	)
 }
 
@@ -80,13 +80,13 @@ func (s *PoisonStore) ListBriefly(ctx context.Context, db bun.IDB, f PoisonFilte
 }
 
 func (s *PoisonStore) listPoisoned(ctx context.Context, db bun.IDB, columns string, f PoisonFilter, limit int) ([]dialect.Poisoned, error) {
-	statement, args := s.poisoned(ctx, columns+", fingerprint, "+keyParked, f)
+	statement, args := s.poisoned(ctx, columns+", fingerprint, "+keyBlocked, f)
 	return read[[]dialect.Poisoned](ctx, s.tables, db, statement+" ORDER BY poisoned_at DESC, id DESC LIMIT ?", append(args, limit)...)
 }
 
 // Head returns a poisoned message with the first characters of its payload, if it exists.
 func (s *PoisonStore) Head(ctx context.Context, db bun.IDB, id int64, characters int) (dialect.Poisoned, bool, error) {
-	return first[dialect.Poisoned](ctx, s.tables, db, `SELECT `+dialect.BriefColumns+`, fingerprint, `+keyParked+`, headers, errors, steps,
+	return first[dialect.Poisoned](ctx, s.tables, db, `SELECT `+dialect.BriefColumns+`, fingerprint, `+keyBlocked+`, headers, errors, steps,
 	substr(payload, 1, ?) AS payload, `+s.bytesOf("payload")+` AS payload_bytes FROM {poisoned} WHERE id = ?`, characters, id)
 }
 

@@ -30,7 +30,7 @@ type (
 	PendingKey   = dialect.PendingKey
 	Poisoned     = dialect.Poisoned
 	Position     = dialect.Position
-	Probe        = dialect.Probe
+	Poll         = dialect.Poll
 	QueueStats   = dialect.QueueStats
 	Rate         = dialect.Rate
 	Recent       = dialect.Recent

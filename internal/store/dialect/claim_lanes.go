@@ -18,7 +18,7 @@ const (
 	MostWalked = 100
 )
 
-// proposeSQL lists lanes that are neither held nor parked, by the ranks of their due messages,
+// proposeSQL lists lanes that are neither held nor blocked, by the ranks of their due messages,
 // among the first behind a rank.
 const proposeSQL = `
 SELECT w.lane, MIN(w.rank) AS first, MAX(w.rank) AS last, count(*) AS n FROM (
@@ -335,7 +335,7 @@ func (c *laneClaim) lockGates(ctx context.Context) error {
 		}
 		if len(gates) == len(l.Names) {
 			if slices.ContainsFunc(gates, func(g gate) bool { return g.Parks != l.Parks }) {
-				return c.repark(ctx)
+				return c.setParks(ctx)
 			}
 			return nil
 		}
@@ -350,9 +350,9 @@ func (c *laneClaim) lockGates(ctx context.Context) error {
 	}
 }
 
-// repark records whether poisoned messages of a consumer park their keys from now on. The messages
+// setParks records whether poisoned messages of a consumer block their keys from now on. The messages
 // keep what they were poisoned with: another process may go by that.
-func (c *laneClaim) repark(ctx context.Context) error {
+func (c *laneClaim) setParks(ctx context.Context) error {
 	l := c.r.Lanes
 	return c.Exec(ctx, c.tx, `UPDATE {gates}{by key} SET parks = ? WHERE consumer_type IN (?)`, l.Parks, bun.List(l.Names))
 }

@@ -60,13 +60,13 @@ type Dialect interface {
 
 	// Claim is store.ClaimStore.Claim without the request's Stuck.
 	Claim(ctx context.Context, db *bun.DB, r ClaimRequest) (Claim, error)
-	// ProbeLanes looks for messages to claim for keyed consumers. With crashed it also looks for
+	// PollLanes looks for messages to claim for keyed consumers. With crashed it also looks for
 	// crashed messages and for when the next are due.
-	ProbeLanes(ctx context.Context, db bun.IDB, looks []LaneLook, crashed bool) ([]LaneState, error)
+	PollLanes(ctx context.Context, db bun.IDB, looks []LaneLook, crashed bool) ([]LaneState, error)
 	// KeyedConsumers lists the consumer types of messages with keys.
 	KeyedConsumers(ctx context.Context, db bun.IDB) (names []string, err error)
-	// Probe looks for due and clean messages and, with all, for everything else as well.
-	Probe(ctx context.Context, db bun.IDB, wants []Want, all bool) (Probe, error)
+	// Poll looks for due and clean messages and, with all, for everything else as well.
+	Poll(ctx context.Context, db bun.IDB, wants []Want, all bool) (Poll, error)
 
 	// Outcomes.
 

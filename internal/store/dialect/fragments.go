@@ -8,7 +8,7 @@ import (
 // OnPending leaves out rows whose insert id is pending.
 const OnPending = `CONFLICT (insert_id, consumer_type) WHERE insert_id IS NOT NULL DO NOTHING`
 
-// PausedNames is part of every claim and every probe, so that a pause holds everywhere from its
+// PausedNames is part of every claim and every poll, so that a pause holds everywhere from its
 // commit on. The table is almost empty, and it is read once for each statement or want, not for
 // each message.
 const PausedNames = `SELECT consumer_type FROM {paused}`

@@ -28,14 +28,14 @@ type Source struct {
 	PerKey int
 	// KeyRate bounds how many of one key start in a time. Nil means no such bound.
 	KeyRate *Rate
-	// Parks means that a poisoned message that parks its key keeps those behind it from running.
+	// Parks means that a poisoned message that blocks its key keeps those behind it from running.
 	// Processes of several versions may differ in that.
 	Parks bool
 }
 
 const (
 	// freeLane is true for a lane l whose messages may be claimed: it is not busy, no poisoned
-	// message parks it, and the consumer is not paused. renamed is also true for a message m
+	// message blocks it, and the consumer is not paused. renamed is also true for a message m
 	// without a predecessor of its key under another name of the consumer. unspent is true if the
 	// rate of the lane, if any, allows a message. They guard each claim.
 	freeLane = `l.lane NOT IN ({busy lanes}) AND NOT EXISTS (SELECT 1 FROM {poisoned} p WHERE p.consumer_type {names} AND p.lane = l.lane AND p.parks)

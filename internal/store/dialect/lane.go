@@ -138,9 +138,9 @@ const (
   SELECT m.rank FROM {messages} m WHERE m.consumer_type = ? AND m.keyed = TRUE AND m.rank > {micros now} ORDER BY m.rank LIMIT 1) n`
 )
 
-// ProbeLanes looks for messages to claim. With crashed it also looks for crashed messages and for
+// PollLanes looks for messages to claim. With crashed it also looks for crashed messages and for
 // when the next are due.
-func (n Names) ProbeLanes(ctx context.Context, db bun.IDB, looks []LaneLook, crashed bool) (found []LaneState, err error) {
+func (n Names) PollLanes(ctx context.Context, db bun.IDB, looks []LaneLook, crashed bool) (found []LaneState, err error) {
 	var parts []string
 	var args []any
 	for i, l := range looks {

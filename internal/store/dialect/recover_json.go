@@ -7,13 +7,23 @@ import (
 	"github.com/uptrace/bun"
 )
 
+// RecoverStatements are the statements of [Lists.Recover].
+type RecoverStatements struct {
+	Dead    string // locks claims that have outlived their lease
+	Present string // of a list: the messages that exist, and whether they run in order
+	Hit     string // locks messages of a list, except those locked by other transactions
+	Died    string // records which owners were lost with which messages
+	Bury    string // poisons messages: a reason and a list
+	Bump    string // sets the number of crashes of messages: a list of pairs
+}
+
 // Recover leaves locked messages alone: a transactional consumer that outlived its lease still
 // works on them and has not crashed.
 func (l *Lists) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found Recovered, err error) {
 	err = l.Dialect.InTx(ctx, db, func(tx bun.IDB) error {
 		found = Recovered{}
 		var dead []Leased
-		if err := l.Dialect.Query(ctx, tx, l.SQL.Dead).Scan(ctx, &dead); err != nil || len(dead) == 0 {
+		if err := l.Dialect.Query(ctx, tx, l.SQL.Recover.Dead).Scan(ctx, &dead); err != nil || len(dead) == 0 {
 			return err
 		}
 		died := make(map[int64]Leased)
@@ -29,7 +39,7 @@ func (l *Lists) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found 
 			}
 		}
 		var hit []struct{ ID, Crashes int64 }
-		if err := l.Dialect.Query(ctx, tx, l.SQL.Hit, Ordered(ids)).Scan(ctx, &hit); err != nil {
+		if err := l.Dialect.Query(ctx, tx, l.SQL.Recover.Hit, Ordered(ids)).Scan(ctx, &hit); err != nil {
 			return err
 		}
 		var dying []int64
@@ -48,7 +58,7 @@ func (l *Lists) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found 
 			}
 		}
 		if len(lost) > 0 {
-			if err := l.Dialect.Exec(ctx, tx, l.SQL.Died, AsJSON(lost)); err != nil {
+			if err := l.Dialect.Exec(ctx, tx, l.SQL.Recover.Died, AsJSON(lost)); err != nil {
 				return fmt.Errorf("crashes: %w", err)
 			}
 		}
@@ -71,7 +81,7 @@ func (l *Lists) begun(ctx context.Context, tx bun.IDB, c Leased) (ids []int64, e
 		ID      int64
 		InOrder bool
 	}
-	if err := l.Dialect.Query(ctx, tx, l.SQL.Present, Ordered(c.MessageIDs)).Scan(ctx, &present); err != nil {
+	if err := l.Dialect.Query(ctx, tx, l.SQL.Recover.Present, Ordered(c.MessageIDs)).Scan(ctx, &present); err != nil {
 		return nil, err
 	}
 	inOrder, seen := make(map[int64]bool, len(present)), make(map[int64]bool)
@@ -90,7 +100,7 @@ func (l *Lists) begun(ctx context.Context, tx bun.IDB, c Leased) (ids []int64, e
 // count writes the crashes of locked messages.
 func (l *Lists) count(ctx context.Context, tx bun.IDB, dying []int64, bumped [][2]int64, maxCrashes int) error {
 	if len(dying) > 0 {
-		if err := l.Dialect.Exec(ctx, tx, l.SQL.Bury, CrashReason(maxCrashes), Ordered(dying)); err != nil {
+		if err := l.Dialect.Exec(ctx, tx, l.SQL.Recover.Bury, CrashReason(maxCrashes), Ordered(dying)); err != nil {
 			return fmt.Errorf("poison: %w", err)
 		}
 	}
@@ -100,5 +110,5 @@ func (l *Lists) count(ctx context.Context, tx bun.IDB, dying []int64, bumped [][
 	if len(bumped) == 0 {
 		return nil
 	}
-	return l.Dialect.Exec(ctx, tx, l.SQL.Bump, AsJSON(bumped))
+	return l.Dialect.Exec(ctx, tx, l.SQL.Recover.Bump, AsJSON(bumped))
 }

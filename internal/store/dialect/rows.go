@@ -89,8 +89,8 @@ type Want struct {
 	After Position
 }
 
-// Probe is what one look at the tables found to do.
-type Probe struct {
+// Poll is what one poll of the tables found to do.
+type Poll struct {
 	// Due lists the indexes of the wants that have messages to claim, First the place of the first
 	// message of each.
 	Due   []int

@@ -39,11 +39,7 @@ type Lists struct {
 
 // ListStatements are the statements that [Lists] needs.
 type ListStatements struct {
-	Dead          string // locks claims that have outlived their lease
-	Hit           string // locks messages of a list, except those locked by other transactions
-	Bury          string // poisons messages: a reason and a list
-	Died          string // records which owners were lost with which messages
-	Bump          string // sets the number of crashes of messages: a list of pairs
+	Recover       RecoverStatements
 	Forget        string // ends the claims of a list
 	Delete        string // removes the messages of a list
 	Rest          string // writes the rest of a claim: a list, a lease and the claim
@@ -51,7 +47,6 @@ type ListStatements struct {
 	// The same if some messages have keys, with the rest of the claim's lanes behind the rest of
 	// its ids.
 	RestLanes, PoisonLanes, AgainLanes string
-	Present                            string // of a list: the messages that exist, and whether they run in order
 }
 
 // NewListStatements makes the statements for messages without keys, and then those for the others.

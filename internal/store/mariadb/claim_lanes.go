@@ -27,7 +27,7 @@ func laneTraits() dialect.LaneTraits {
 }
 
 // planSQL has the lists of claims read once for a statement, and never all lanes of a consumer, or
-// all parked ones, to find out about one.
+// all blocked ones, to find out about one.
 const planSQL = `/*M! SET STATEMENT optimizer_switch='derived_merge=on,materialization=on,in_to_exists=off,exists_to_in=off' FOR */ `
 
 // proposeSQL is that of package dialect. It reads only messages whose lane is free.

@@ -42,9 +42,9 @@ func (p *database) claimLanes(ctx context.Context, db *bun.DB, r dialect.ClaimRe
 	return c, nil
 }
 
-// ProbeLanes fixes the plan of looks that go from one lane to the next.
-func (p *database) ProbeLanes(ctx context.Context, db bun.IDB, looks []dialect.LaneLook, crashed bool) ([]dialect.LaneState, error) {
-	look := func(db bun.IDB) ([]dialect.LaneState, error) { return p.Names.ProbeLanes(ctx, db, looks, crashed) }
+// PollLanes fixes the plan of looks that go from one lane to the next.
+func (p *database) PollLanes(ctx context.Context, db bun.IDB, looks []dialect.LaneLook, crashed bool) ([]dialect.LaneState, error) {
+	look := func(db bun.IDB) ([]dialect.LaneState, error) { return p.Names.PollLanes(ctx, db, looks, crashed) }
 	if slices.ContainsFunc(looks, func(l dialect.LaneLook) bool { return l.Blocked }) {
 		return interpreted(ctx, db, look)
 	}

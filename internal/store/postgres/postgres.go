@@ -21,7 +21,7 @@ type database struct {
 	plans plans
 
 	// The statements of a processor.
-	pick, pickCrashed, record, finish, extend, probe, probeDue *fixed
+	pick, pickCrashed, record, finish, extend, poll, pollDue *fixed
 
 	settle map[settling]*fixed
 
@@ -50,7 +50,7 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 		f.brief = true
 	}
 	p.recordLanes = p.fix("record_lanes", recordLanesSQL)
-	p.extend, p.probe, p.probeDue = p.fix("extend", extendSQL), p.fix("probe", probeSQL), p.fix("probe_due", probeDueSQL)
+	p.extend, p.poll, p.pollDue = p.fix("extend", extendSQL), p.fix("poll", pollSQL), p.fix("poll_due", pollDueSQL)
 	return p, nil
 }
 

@@ -12,24 +12,16 @@ import (
 const resSQL = `(SELECT value ->> 'm' AS mid, value ->> 'o' AS outcome, value ->> 'd' AS delay,
 	value ->> 'e' AS errors, value ->> 'r' AS reason, value ->> 'f' AS fingerprint«, value ->> 'p' AS parks» FROM json_each(?))`
 
+// listedSQL selects the rows of a list.
+const listedSQL = ` WHERE id IN (SELECT value FROM json_each(?))`
+
 // statements returns the statements for messages with keys, or for others.
 func statements(of func(string) string) dialect.ListStatements {
-	const those = ` WHERE id IN (SELECT value FROM json_each(?))`
 	return dialect.ListStatements{
-		Dead:    `SELECT id, owner, solo, message_ids, lanes FROM {claims} WHERE leased_until < {now} ORDER BY id LIMIT 20`,
-		Hit:     `SELECT id, crashes FROM {messages}` + those,
-		Present: `SELECT id, rank < ` + dialect.FirstInstant + ` AS in_order FROM {messages}` + those,
-		Bury: `
-INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, steps, fingerprint, order_key, lane, rank, parks)
-SELECT ` + dialect.PoisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,
-  m.available_after, m.attempts, m.crashes + 1, m.errors, {now}, ?, m.group_key, m.steps, ` + dialect.Crash + `, m.order_key, m.lane, m.rank,
-  m.lane IS NOT NULL AND (SELECT g.parks FROM {gates} g WHERE g.consumer_type = m.consumer_type) FROM {messages} m` + those,
-		Died: `INSERT INTO {crashes} (row_id, consumer_type, owner, solo, crashed_at)
-SELECT m.id, m.consumer_type, j.value ->> 1, j.value ->> 2, {now} FROM json_each(?) j JOIN {messages} m ON m.id = j.value ->> 0`,
-		Bump:   `UPDATE {messages} AS m SET crashes = j.value ->> 1 FROM json_each(?) j WHERE m.id = j.value ->> 0`,
-		Forget: `DELETE FROM {claims}` + those,
-		Delete: `DELETE FROM {messages}` + those,
-		Rest:   of(`UPDATE {claims} SET message_ids = ?«, lanes = ?», leased_until = {now} + ? WHERE id = ?`),
+		Recover: recoverStatements(),
+		Forget:  `DELETE FROM {claims}` + listedSQL,
+		Delete:  `DELETE FROM {messages}` + listedSQL,
+		Rest:    of(`UPDATE {claims} SET message_ids = ?«, lanes = ?», leased_until = {now} + ? WHERE id = ?`),
 		Poison: of(`
 INSERT INTO {poisoned} (` + dialect.PoisonedColumns + `, steps, fingerprint«, order_key, lane, rank, parks»)
 SELECT ` + dialect.PoisonedID("m.id") + `, m.message_id, m.consumer_type, m.payload_type, m.payload, m.headers, m.insert_id, m.created_at,

@@ -116,6 +116,6 @@ func claimCrashedFormer(k *kit) {
 	if c := k.claim(crashed("a", store.Suspects, 8, want("c", 1))); c.ID != 0 {
 		k.Errorf("claim without the former type: got messages %v, want none", idsOf(c))
 	}
-	k.probe("one crashed under a former type", store.Probe{Suspects: []int{2}}, renamed("c", 1)...)
+	k.poll("one crashed under a former type", store.Poll{Suspects: []int{2}}, renamed("c", 1)...)
 	equal(k, "messages", idsOf(k.claim(crashed("a", store.Suspects, 8, renamed("c", 1)...))), k.pending())
 }

@@ -35,10 +35,10 @@ func clockOfDatabase(k *kit) {
 	}
 	c := real.claim(request("a", want("c", 10)))
 	equal(k, "claimed", len(c.Messages), 1)
-	probe, err := k.store.Claims.Probe(real.ctx, k.db, []store.Want{want("c", 1)})
-	k.must("probe", err)
-	if probe.Next <= 59*time.Minute || probe.Next > time.Hour || len(probe.Due) != 0 || probe.Expired {
-		k.Errorf("probe: got %+v, want only a next message in an hour", probe)
+	poll, err := k.store.Claims.Poll(real.ctx, k.db, []store.Want{want("c", 1)})
+	k.must("poll", err)
+	if poll.Next <= 59*time.Minute || poll.Next > time.Hour || len(poll.Due) != 0 || poll.Expired {
+		k.Errorf("poll: got %+v, want only a next message in an hour", poll)
 	}
 	equal(k, "recovered under the real lease", real.recover(3), store.Recovered{})
 	equal(k, "recovered years later", k.recover(3), store.Recovered{Claims: 1, Crashed: 1})

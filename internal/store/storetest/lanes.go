@@ -243,10 +243,10 @@ func lanesApart(k *kit) {
 			k.Errorf("claim without regard to keys: got messages %v, want none", idsOf(c))
 		}
 	}
-	probe, err := k.store.Claims.Probe(k.ctx, k.db, []store.Want{want("c", 10)})
-	k.must("probe", err)
-	if len(probe.Due) > 0 || len(probe.Suspects)+len(probe.Killers) > 0 || probe.Next > 0 {
-		k.Errorf("probe without regard to keys: got %+v, want nothing", probe)
+	poll, err := k.store.Claims.Poll(k.ctx, k.db, []store.Want{want("c", 10)})
+	k.must("poll", err)
+	if len(poll.Due) > 0 || len(poll.Suspects)+len(poll.Killers) > 0 || poll.Next > 0 {
+		k.Errorf("poll without regard to keys: got %+v, want nothing", poll)
 	}
 	equal(k, "messages", k.messages(), before)
 	c := k.claim(ofLanes("o", 10, store.Lanes{Source: source("c"), Run: 10}))
@@ -343,8 +343,8 @@ func laneCrashes(k *kit) {
 	if c := k.claim(ofLanes("o", 10, lanes)); c.ID != 0 {
 		k.Errorf("claim of the clean: got %v, want none: those behind wait", idsOf(c))
 	}
-	states, err := k.store.Claims.ProbeLanes(k.ctx, k.db, []store.LaneLook{{Source: source("c")}}, true)
-	k.must("probe", err)
+	states, err := k.store.Claims.PollLanes(k.ctx, k.db, []store.LaneLook{{Source: source("c")}}, true)
+	k.must("poll", err)
 	slices.SortFunc(states, func(a, b store.LaneState) int { return a.Crashes - b.Crashes })
 	equal(k, "states", states, []store.LaneState{{}, {Crashes: 1}})
 	for crash := 1; crash < most; crash++ {

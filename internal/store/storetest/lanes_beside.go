@@ -70,8 +70,8 @@ func laneGate(k *kit) {
 		recovered, err := k.store.Claims.Recover(ctx, k.db, 1)
 		k.must("recover", err)
 		equal(k, "recovered", recovered.Poisoned, 1)
-		_, err = k.store.Claims.ProbeLanes(ctx, k.db, []store.LaneLook{{Source: source("c")}}, true)
-		k.must("probe", err)
+		_, err = k.store.Claims.PollLanes(ctx, k.db, []store.LaneLook{{Source: source("c")}}, true)
+		k.must("poll", err)
 		_, err = k.store.Claims.Claim(ctx, k.db, ofLanes("o", 1, store.Lanes{Source: source("d", "b"), Run: 1}))
 		k.must("claim of another", err)
 		return nil
@@ -126,7 +126,7 @@ func laneLooks(k *kit) {
 	looks := []store.LaneLook{{Source: source("c"), Blocked: true}}
 	runs := func(what string, want bool) {
 		k.Helper()
-		states, err := k.store.Claims.ProbeLanes(k.ctx, k.db, looks, false)
+		states, err := k.store.Claims.PollLanes(k.ctx, k.db, looks, false)
 		k.must("look", err)
 		equal(k, what+": it finds something", len(states) > 0, want)
 	}
@@ -166,7 +166,7 @@ func laneLooksAtMany(k *kit) {
 		more bool
 	}{{rows[:500], false}, {rows[500:], true}} {
 		k.insert(test.rows...)
-		states, err := k.store.Claims.ProbeLanes(k.ctx, k.db, []store.LaneLook{{Source: source("c"), Blocked: true}}, true)
+		states, err := k.store.Claims.PollLanes(k.ctx, k.db, []store.LaneLook{{Source: source("c"), Blocked: true}}, true)
 		k.must("look", err)
 		equal(k, "found", len(states) > 0, test.more)
 	}

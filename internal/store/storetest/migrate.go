@@ -98,9 +98,9 @@ func tablesApart(k *kit) {
 	if c := other.claim(request("a", want("c", 10))); c.ID != 0 {
 		k.Errorf("claim in other tables: got messages %v, want none", idsOf(c))
 	}
-	probe, err := other.store.Claims.Probe(k.ctx, k.db, []store.Want{want("c", 1)})
-	k.must("probe", err)
-	equal(k, "probe of other tables", probe, store.Probe{Now: probe.Now})
+	poll, err := other.store.Claims.Poll(k.ctx, k.db, []store.Want{want("c", 1)})
+	k.must("poll", err)
+	equal(k, "poll of other tables", poll, store.Poll{Now: poll.Now})
 	k.take("a", "c", ids...)
 	equal(k, "claims in other tables", other.claims(), nil)
 }

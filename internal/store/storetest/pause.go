@@ -11,7 +11,7 @@ func pauseCases() []testCase {
 	return []testCase{
 		{"a paused consumer is not claimed, others are", pausedClaim},
 		{"nor are its crashed messages", pausedCrashed},
-		{"a paused consumer has nothing to do", pausedProbe},
+		{"a paused consumer has nothing to do", pausedPoll},
 		{"what is claimed already is settled", pausedSettle},
 		{"a pause is known by when it began", pausedList},
 		{"a pause is of one set of tables", pausedApart},
@@ -55,7 +55,7 @@ func pausedCrashed(k *kit) {
 	equal(k, "suspects claimed after the resume", idsOf(k.claim(crashed("a", store.Suspects, 10, want("c", 1), want("d", 1)))), c)
 }
 
-func pausedProbe(k *kit) {
+func pausedPoll(k *kit) {
 	k.add("c", 1)
 	k.add("d", 1)
 	k.crash("d", 3)
@@ -63,11 +63,11 @@ func pausedProbe(k *kit) {
 	later.Delay = time.Minute
 	k.insert(later)
 	k.pause("c", "d")
-	k.probe("all paused", store.Probe{}, want("d", 1), want("c", 1))
+	k.poll("all paused", store.Poll{}, want("d", 1), want("c", 1))
 	k.resume("d")
-	k.probe("one resumed", store.Probe{Killers: []int{0}}, want("d", 1), want("c", 1))
+	k.poll("one resumed", store.Poll{Killers: []int{0}}, want("d", 1), want("c", 1))
 	k.resume("c")
-	k.probe("both resumed", store.Probe{Killers: []int{0}, Due: []int{1}, Next: time.Minute}, want("d", 1), want("c", 1))
+	k.poll("both resumed", store.Poll{Killers: []int{0}, Due: []int{1}, Next: time.Minute}, want("d", 1), want("c", 1))
 }
 
 func pausedSettle(k *kit) {

@@ -173,8 +173,8 @@ func perKeyLater(k *kit) {
 	later.Delay = time.Hour
 	k.insert(later)
 	look := []store.LaneLook{{Source: perKey(2, nil).Source}}
-	states, err := k.store.Claims.ProbeLanes(k.ctx, k.db, look, true)
-	k.must("probe", err)
+	states, err := k.store.Claims.PollLanes(k.ctx, k.db, look, true)
+	k.must("poll", err)
 	equal(k, "states", states, []store.LaneState{{Next: time.Hour.Microseconds()}})
 	if c := k.claim(ofLanes("o", 10, perKey(2, nil))); c.ID != 0 {
 		k.Errorf("claim: got %v, want none", idsOf(c))

@@ -66,7 +66,7 @@ func areas() []area {
 		{name: "breakers", cases: breakerCases()},
 		{name: "claim by place and size", cases: claimPlaceCases()},
 		{name: "claim of crashed messages", cases: claimCrashedCases()},
-		{name: "probe", cases: probeCases()},
+		{name: "poll", cases: pollCases()},
 		{name: "rename", cases: renameCases()},
 		{name: "settle", cases: settleCases()},
 		{name: "settle guards", cases: settleGuardCases()},

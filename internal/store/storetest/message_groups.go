@@ -3,6 +3,7 @@ package storetest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,6 +24,7 @@ func groupCases() []testCase {
 		{"two that end a group insert its messages once", groupAtOnce},
 		{"a group that is ending is left alone", groupEnding},
 		{"groups are looked at in parts", groupParts},
+		{"a group of a newer version is left to its processes", groupNewer},
 	}
 }
 
@@ -270,4 +272,26 @@ func groupParts(k *kit) {
 	done, next, err = k.store.Groups.DoneBehind(k.ctx, k.db, next)
 	k.must("the second part", err)
 	equal(k, "the second part", []any{done, next}, []any{[]string{"0500"}, ""})
+}
+
+// groupNewer: to insert messages without what this version does not know would lose that.
+func groupNewer(k *kit) {
+	k.waits("g")
+	rewrite := func(from, to string) {
+		k.Helper()
+		k.exec("UPDATE ? SET messages = REPLACE(messages, '"+from+"', '"+to+"')", k.table("message_groups"))
+	}
+	rewrite(`"consumer":`, `"added":{"n":1},"consumer":`)
+	err := k.inTx(func(_ context.Context, tx bun.Tx) error {
+		_, _, err := k.store.Groups.Fire(k.ctx, tx, "g")
+		return err
+	})
+	if !errors.Is(err, store.ErrNewer) {
+		k.Errorf("fire what has an unknown field: got %v, want %v", err, store.ErrNewer)
+	}
+	equal(k, "pending", k.consumers(), map[string]int{})
+	k.done("it waits for a newer process", []string{"g"}, "g")
+	rewrite(`"added":{"n":1},`, ``)
+	equal(k, "fired", k.fire("g"), true)
+	equal(k, "pending at the end", k.consumers(), map[string]int{"end": 1})
 }

@@ -13,53 +13,53 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
-// prober asks the database what is due.
-type prober struct {
-	store  *store.Store
-	db     *bun.DB
-	probes *probes
+// pollQueries asks the database what is due.
+type pollQueries struct {
+	store     *store.Store
+	db        *bun.DB
+	pollState *pollState
 }
 
-// probe looks for everything there may be to do, and activates the lanes that have messages.
-func (pb *prober) probe(ctx context.Context, wants []store.Want) (store.Probe, error) {
-	probe, err := pb.probeParts(ctx, wants)
+// poll looks for everything there may be to do, and activates the lanes that have messages.
+func (pq *pollQueries) poll(ctx context.Context, wants []store.Want) (store.Poll, error) {
+	poll, err := pq.pollParts(ctx, wants)
 	if dberr.IsUnavailable(err) {
-		return probe, err
+		return poll, err
 	}
-	return probe, cmp.Or(err, pb.lookAtLanes(ctx, &probe))
+	return poll, cmp.Or(err, pq.lookAtLanes(ctx, &poll))
 }
 
 // mostWants is how many kinds of messages one statement looks for.
 const mostWants = 200
 
-// probeParts is a probe of some wants at a time. A failed part does not stop the others; the probe
+// pollParts is a poll of some wants at a time. A failed part does not stop the others; the poll
 // has no time then, since it does not speak for all wants.
-func (pb *prober) probeParts(ctx context.Context, wants []store.Want) (probe store.Probe, err error) {
+func (pq *pollQueries) pollParts(ctx context.Context, wants []store.Want) (poll store.Poll, err error) {
 	for from := 0; from == 0 || from < len(wants) && ctx.Err() == nil; from += mostWants {
-		part, failed := pb.store.Claims.Probe(ctx, pb.db, wants[from:min(from+mostWants, len(wants))])
+		part, failed := pq.store.Claims.Poll(ctx, pq.db, wants[from:min(from+mostWants, len(wants))])
 		if failed == nil {
-			probe.Add(part, from)
+			poll.Add(part, from)
 		}
 		err = cmp.Or(err, failed)
 	}
 	if err = cmp.Or(err, ctx.Err()); err != nil {
-		probe.Now = time.Time{}
+		poll.Now = time.Time{}
 	}
-	return probe, err
+	return poll, err
 }
 
-// lookAtLanes activates the lanes that have messages, and adds the crashed ones to the probe.
-func (pb *prober) lookAtLanes(ctx context.Context, probe *store.Probe) error {
-	looks, of := pb.probes.laneLooks(time.Now(), true, func(*lanes) bool { return true })
-	return pb.inParts(ctx, looks, func(from, to int, states []store.LaneState) {
-		pb.probes.lookedAtLanes(of[from:to], states, probe)
+// lookAtLanes activates the lanes that have messages, and adds the crashed ones to the poll.
+func (pq *pollQueries) lookAtLanes(ctx context.Context, poll *store.Poll) error {
+	looks, of := pq.pollState.laneLooks(time.Now(), true, func(*lanes) bool { return true })
+	return pq.inParts(ctx, looks, func(from, to int, states []store.LaneState) {
+		pq.pollState.lookedAtLanes(of[from:to], states, poll)
 	}, true)
 }
 
 // inParts looks at some lanes at a time: one statement for many would have too many parts or take
 // too long. A failed part does not stop the others. It begins at a random part, so that each has
 // its turn if time runs out.
-func (pb *prober) inParts(
+func (pq *pollQueries) inParts(
 	ctx context.Context, looks []store.LaneLook, found func(from, to int, states []store.LaneState), crashed bool,
 ) (err error) {
 	const most = 50
@@ -68,7 +68,7 @@ func (pb *prober) inParts(
 	for i := 0; i < parts && ctx.Err() == nil; i++ {
 		from := (first + i) % parts * most
 		to := min(from+most, len(looks))
-		states, failed := pb.store.Claims.ProbeLanes(ctx, pb.db, looks[from:to], crashed)
+		states, failed := pq.store.Claims.PollLanes(ctx, pq.db, looks[from:to], crashed)
 		if failed == nil {
 			found(from, to, states)
 		}

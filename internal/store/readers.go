@@ -30,12 +30,12 @@ type Subscription struct {
 	Mark        int64  `bun:"mark"` // the broker's revision of the last published record
 	Head        int64  `bun:"head"` // of the log
 
-	// Only AllSubscriptions fills in these.
+	// Only [ReaderStore.All] fills in these.
 	NextAt  dialect.Moment `bun:"next_at"`
 	MovedAt dialect.Moment `bun:"moved_at"`
 	Active  int            `bun:"active"` // the version in use, 0 if none
 
-	// Session is the locked session, set by LockSubscription.
+	// Session is the locked session, set by [ReaderStore.Lock].
 	dialect.Session `bun:",extend"`
 }
 

@@ -8,14 +8,14 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-const probeDueSQL = `
+const pollDueSQL = `
 SELECT 0 AS kind, w.key AS value, m.id, m.available_after AS at FROM json_each(?) w JOIN {messages} m ON m.id = (
   SELECT d.id FROM {messages} d WHERE d.consumer_type = w.value ->> 0 AND d.payload_type = w.value ->> 1 AND d.keyed = FALSE AND d.crashes = 0
     AND d.available_after <= {now} AND (d.available_after, d.id) > (w.value ->> 2, w.value ->> 3) AND d.id NOT IN (` + heldSQL + `)
   ORDER BY d.available_after, d.id LIMIT 1)
 WHERE w.value ->> 0 NOT IN (` + dialect.PausedNames + `)`
 
-const probeSQL = probeDueSQL + `
+const pollSQL = pollDueSQL + `
 UNION ALL SELECT DISTINCT MIN(m.crashes, 2), j.key, 0, NULL FROM json_each(?) j
   CROSS JOIN {messages} m ON m.consumer_type = j.value ->> 0 AND m.payload_type = j.value ->> 1 AND m.keyed = FALSE AND m.crashes > 0
   WHERE m.available_after <= {now} AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
@@ -26,17 +26,17 @@ UNION ALL SELECT 4, MIN(due) - {now}, 0, NULL FROM (SELECT (
     WHERE w.value ->> 0 NOT IN (` + dialect.PausedNames + `)) HAVING MIN(due) IS NOT NULL
 UNION ALL SELECT 5, 0, 0, {now}`
 
-func (s *database) Probe(ctx context.Context, db bun.IDB, wants []dialect.Want, all bool) (dialect.Probe, error) {
+func (s *database) Poll(ctx context.Context, db bun.IDB, wants []dialect.Want, all bool) (dialect.Poll, error) {
 	list := make([][4]any, len(wants))
 	for i, w := range wants {
 		list[i] = [4]any{w.Consumer, w.Payload, w.After.Micros(), w.After.ID}
 	}
-	statement, args := probeDueSQL, []any{dialect.AsJSON(list)}
+	statement, args := pollDueSQL, []any{dialect.AsJSON(list)}
 	if all {
 		kinds := dialect.Pairs(wants)
-		statement, args = probeSQL, append(args, kinds, kinds)
+		statement, args = pollSQL, append(args, kinds, kinds)
 	}
 	var found []dialect.Finding
 	err := s.Query(ctx, db, statement, args...).Scan(ctx, &found)
-	return dialect.NewProbe(found), err
+	return dialect.NewPoll(found), err
 }

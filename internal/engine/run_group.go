@@ -2,52 +2,22 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
 const (
-	// maxGroup keeps a transaction below 64 subtransactions: from there PostgreSQL looks them up on
-	// disk.
-	maxGroup = 50
-	// groupPatience is how long one transaction of a group starts handlers.
-	groupPatience = 250 * time.Millisecond
 	// gatherPatience is how long members at the innermost layer wait for the next of their group.
 	gatherPatience = 10 * time.Millisecond
 	// nextPatience is gatherPatience for [Processor.ProcessNext], where nothing else waits: tests
 	// expect whole batches on a busy machine, too.
 	nextPatience = 100 * time.Millisecond
 )
-
-type groupKey struct{}
-
-// GroupCommit has a consumer made by ConsumeTx share its transactions: see outbox.GroupCommit.
-func GroupCommit(n int) bus.ConsumerOption {
-	return func(c *bus.ConsumerConfig) { access.SetValue(c, groupKey{}, n) }
-}
-
-// groupOf returns how many messages of a consumer may run together, in one transaction or one call.
-func groupOf(c bus.Consumer, settings bus.ConsumerConfig) (int, error) {
-	n, ok := access.Value(&settings, groupKey{}).(int)
-	switch {
-	case !ok:
-		return max(settings.BatchSize, 1), nil
-	case settings.BatchSize > 0:
-		return 1, fmt.Errorf("outbox: consumer %q: GroupCommit is for consumers of single messages: a batch has one transaction anyway", c.Name())
-	case n < 1 || n > maxGroup:
-		return 1, fmt.Errorf("outbox: consumer %q: GroupCommit %d: 1 to %d are allowed", c.Name(), n, maxGroup)
-	case !isTransactional(settings):
-		return 1, fmt.Errorf("outbox: consumer %q: GroupCommit is for consumers made by ConsumeTx", c.Name())
-	}
-	return n, nil
-}
 
 // group is the messages that one worker took at once to share transactions or calls. Each runs its
 // chain on a goroutine of its own up to the innermost layer. There it waits until the worker has

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -150,7 +151,8 @@ func (s *groupSweeper) sweep(ctx context.Context) (fired int, err error) {
 }
 
 // fireAll ends groups, each in a transaction of its own. One that cannot end does not keep the others
-// from it: where another transaction holds what the group writes, it waits a second.
+// from it: where another transaction holds what the group writes, it waits a second. A group of a newer
+// version of the library is left to processes of that.
 func (s *groupSweeper) fireAll(ctx context.Context, names []string) (fired int, err error) {
 	now := time.Now()
 	forgotten := now.Add(-2 * groupAside) // another process may have ended it
@@ -171,6 +173,9 @@ func (s *groupSweeper) fireAll(ctx context.Context, names []string) (fired int, 
 		case failed != nil && dberr.IsUnavailable(failed):
 			s.outage.Failed("end a group", failed)
 			return fired, failed
+		case errors.Is(failed, store.ErrNewer):
+			s.config.Logger.Warn("group left to newer processes", "group", name, "error", failed)
+			s.aside[name] = time.Now().Add(groupAside)
 		case failed != nil:
 			err = failed
 			s.config.Logger.Error("group cannot end, tried again in a minute", "group", name, "error", failed)

@@ -2,7 +2,7 @@ package dialect
 
 import "time"
 
-// Finding is one thing that a probe found.
+// Finding is one thing that a poll found.
 type Finding struct {
 	Kind  int    `bun:"kind"`
 	Value int64  `bun:"value"`
@@ -10,7 +10,7 @@ type Finding struct {
 	At    Moment `bun:"at"`
 }
 
-// The kinds of findings, as the dialects' probes number them.
+// The kinds of findings, as the statements of the dialects number them.
 const (
 	foundDue      = 0 // value: index of the want; and the place of its first message
 	foundSuspects = 1
@@ -20,9 +20,9 @@ const (
 	foundNow      = 5 // the database's clock
 )
 
-// Add adds the probe of a part of the wants, whose first has the index from. The time of the first
+// Add adds the poll of a part of the wants, whose first has the index from. The time of the first
 // part is kept: every part began after it.
-func (p *Probe) Add(part Probe, from int) {
+func (p *Poll) Add(part Poll, from int) {
 	shifted := func(wants []int) []int {
 		for i := range wants {
 			wants[i] += from
@@ -40,9 +40,9 @@ func (p *Probe) Add(part Probe, from int) {
 	}
 }
 
-// NewProbe builds a probe from its findings.
-func NewProbe(found []Finding) Probe {
-	var p Probe
+// NewPoll builds a poll from its findings.
+func NewPoll(found []Finding) Poll {
+	var p Poll
 	for _, f := range found {
 		switch f.Kind {
 		case foundDue:

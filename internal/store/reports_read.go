@@ -10,14 +10,6 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// What reports leave behind, and how long it is kept.
-const (
-	processesKept = 7 * 24 * time.Hour
-	minutesKept   = 48 * time.Hour
-	failuresKept  = 30 * 24 * time.Hour
-	crashesKept   = 7 * 24 * time.Hour
-)
-
 const processColumns = `SELECT id, kind, host, pid, program, version, started_at, seen_at, stopped_at, manifest, state, {now} AS now FROM {processes}`
 
 // Processes returns processes that were seen within a time, the last seen first.
@@ -94,31 +86,4 @@ func (s *ReportStore) Crashes(ctx context.Context, db bun.IDB, rowID int64, limi
 		db,
 		`SELECT row_id, consumer_type, owner, solo, crashed_at FROM {crashes} WHERE `+t.where()+` ORDER BY crashed_at DESC, id DESC LIMIT ?`,
 		append(t.args, limit)...)
-}
-
-// ForgetReports deletes expired reports, at most limit rows in a statement, and returns how many
-// rows it was. It goes on until there are no more, or ctx ends.
-func (s *ReportStore) ForgetReports(ctx context.Context, db bun.IDB, limit int) (total int, err error) {
-	for _, old := range []struct {
-		table, key, at, index string
-		kept                  time.Duration
-	}{
-		{"{processes}", "id", "seen_at", "message_processes_seen", processesKept},
-		{"{minutes}", "consumer_type, minute", "minute", "message_minutes_minute", minutesKept},
-		{"{failures}", "consumer_type, fingerprint", "last_at", "message_failures_last", failuresKept},
-		{"{crashes}", "id", "crashed_at", "message_crashes_at", crashesKept},
-		{"{operations}", "id", "created_at", "message_operations_created", operationsKept},
-		{"{consumed}", "id, message_id", "expires_at", "consumed_messages_expires", 0}, // where no consumer keeps any more
-	} {
-		aged := dialect.Trimmed{
-			Table: old.table, Key: old.key, Where: old.at + " < " + s.names.After(ctx, -old.kept), OldestBy: old.at,
-			Index: "{prefix}" + old.index,
-		}
-		for n := limit; n == limit; total += n {
-			if n, err = s.dialect.Trim(ctx, db, aged, limit); err != nil {
-				return total, err
-			}
-		}
-	}
-	return total, nil
 }

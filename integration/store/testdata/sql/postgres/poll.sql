@@ -1,6 +1,6 @@
 SELECT name FROM pg_catalog.pg_prepared_statements WHERE name LIKE 'asyncmonolith%';
 
-PREPARE asyncmonolith_probe_424594ff638c4c4b AS 
+PREPARE asyncmonolith_poll_424594ff638c4c4b AS 
 SELECT 0 AS kind, w.i AS value, m.id, m.available_after AS at
   FROM unnest((SELECT $1::bigint[]),
   (SELECT $2::text[]),
@@ -26,4 +26,4 @@ UNION ALL SELECT 4, (extract(epoch FROM LEAST(min(n.available_after), statement_
   WHERE w.consumer NOT IN (SELECT consumer_type FROM "app_paused_consumers") HAVING count(*) > 0
 UNION ALL SELECT 5, 0, 0, statement_timestamp();
 
-EXECUTE asyncmonolith_probe_424594ff638c4c4b('{0,1}', '{"send-receipt","update-stock"}', '{"order.placed","order.placed"}', '{"-infinity","2026-01-02 03:04:05.678901+00:00"}', '{0,1}', '{0,1}', '{"send-receipt","update-stock"}', '{"order.placed","order.placed"}', '{"send-receipt","update-stock"}', '{"order.placed","order.placed"}');
+EXECUTE asyncmonolith_poll_424594ff638c4c4b('{0,1}', '{"send-receipt","update-stock"}', '{"order.placed","order.placed"}', '{"-infinity","2026-01-02 03:04:05.678901+00:00"}', '{0,1}', '{0,1}', '{"send-receipt","update-stock"}', '{"order.placed","order.placed"}', '{"send-receipt","update-stock"}', '{"order.placed","order.placed"}');

@@ -17,9 +17,9 @@ import (
 // handOffRest is how long nothing is handed off after an error.
 const handOffRest = 10 * time.Second
 
-// receiver takes messages that producers of this process have claimed for it in their own
+// handOffs takes messages that producers of this process have claimed for it in their own
 // transactions. It implements [handoff.Receiver].
-type receiver struct {
+type handOffs struct {
 	store      *store.Store
 	db         *bun.DB
 	owner      string
@@ -35,28 +35,28 @@ type receiver struct {
 
 	mu     sync.RWMutex
 	open   int           // reservations
-	idle   chan struct{} // closed once the receiver is closed and none is open
+	idle   chan struct{} // closed once closed is set and none is open
 	closed bool
 	ended  bool      // the run takes nothing any more
 	resume time.Time // nothing is handed off before
 }
 
 // IDs implements [handoff.Receiver].
-func (rc *receiver) IDs(n int) (handoff.IDs, time.Time) {
-	ids := rc.ids.take(n)
+func (ho *handOffs) IDs(n int) (handoff.IDs, time.Time) {
+	ids := ho.ids.take(n)
 	if ids.IDs == nil {
 		return ids, time.Time{}
 	}
-	return ids, rc.dispatcher.probes.clock(time.Now())
+	return ids, ho.dispatcher.pollState.clock(time.Now())
 }
 
 // loop keeps ids of messages in reserve until ctx ends.
-func (rc *receiver) loop(ctx context.Context) {
+func (ho *handOffs) loop(ctx context.Context) {
 	retry := outage.NewRetry()
-	for rc.store.HandsOff() {
-		ids, err := ask(ctx, rc.outage, "reserve message ids", statementTimeout,
+	for ho.store.HandsOff() {
+		ids, err := ask(ctx, ho.outage, "reserve message ids", statementTimeout,
 			func(ctx context.Context) (handoff.IDs, error) {
-				return rc.store.Outbox.MessageIDs(ctx, rc.db, reservedIDs)
+				return ho.store.Outbox.MessageIDs(ctx, ho.db, reservedIDs)
 			})
 		if err != nil {
 			if !outage.Pause(ctx, retry.NextBackOff()) {
@@ -65,12 +65,12 @@ func (rc *receiver) loop(ctx context.Context) {
 			continue
 		}
 		retry.Reset()
-		rc.ids.add(ids)
+		ho.ids.add(ids)
 		if len(ids.IDs) == 0 && !outage.Pause(ctx, handOffRest) { // the role may get the right later
 			return
 		}
 		select {
-		case <-rc.ids.low:
+		case <-ho.ids.low:
 		case <-ctx.Done():
 			return
 		}
@@ -78,75 +78,75 @@ func (rc *receiver) loop(ctx context.Context) {
 }
 
 // Reserve implements [handoff.Receiver].
-func (rc *receiver) Reserve(messages []handoff.Message) (handoff.Reservation, []handoff.Message) {
-	if !rc.enter(time.Now()) {
+func (ho *handOffs) Reserve(messages []handoff.Message) (handoff.Reservation, []handoff.Message) {
+	if !ho.enter(time.Now()) {
 		return nil, messages
 	}
-	admitted, consumers, rest := rc.dispatcher.admit(messages)
+	admitted, consumers, rest := ho.dispatcher.admit(messages)
 	if len(admitted) == 0 {
-		rc.leave()
+		ho.leave()
 		return nil, messages
 	}
-	return &reservation{receiver: rc, messages: admitted, consumers: consumers, landed: rc.inFlight.begin()}, rest
+	return &reservation{handOffs: ho, messages: admitted, consumers: consumers, landed: ho.inFlight.begin()}, rest
 }
 
-func (rc *receiver) enter(now time.Time) bool {
-	rc.mu.Lock()
-	defer rc.mu.Unlock()
-	if rc.closed || now.Before(rc.resume) {
+func (ho *handOffs) enter(now time.Time) bool {
+	ho.mu.Lock()
+	defer ho.mu.Unlock()
+	if ho.closed || now.Before(ho.resume) {
 		return false
 	}
-	rc.open++
+	ho.open++
 	return true
 }
 
-func (rc *receiver) leave() {
-	rc.mu.Lock()
-	defer rc.mu.Unlock()
-	rc.open--
-	if rc.closed && rc.open == 0 {
-		close(rc.idle)
+func (ho *handOffs) leave() {
+	ho.mu.Lock()
+	defer ho.mu.Unlock()
+	ho.open--
+	if ho.closed && ho.open == 0 {
+		close(ho.idle)
 	}
 }
 
 // failed has nothing handed off for a while.
-func (rc *receiver) failed(err error, now time.Time) {
-	rc.mu.Lock()
-	defer rc.mu.Unlock()
-	rc.resume = now.Add(handOffRest)
-	rc.config.Logger.Debug("messages are not handed off for a while", "error", err)
+func (ho *handOffs) failed(err error, now time.Time) {
+	ho.mu.Lock()
+	defer ho.mu.Unlock()
+	ho.resume = now.Add(handOffRest)
+	ho.config.Logger.Debug("messages are not handed off for a while", "error", err)
 }
 
 // receive has producers hand messages off until stop is called. The channel that stop returns is
 // closed once those on their way have arrived.
-func (rc *receiver) receive(registry *bus.Registry) (stop func() <-chan struct{}) {
-	rc.idle = make(chan struct{})
+func (ho *handOffs) receive(registry *bus.Registry) (stop func() <-chan struct{}) {
+	ho.idle = make(chan struct{})
 	remove := func() {}
-	if rc.store.HandsOff() {
-		remove = access.HandOffs(registry).Add(rc.db, rc)
+	if ho.store.HandsOff() {
+		remove = access.HandOffs(registry).Add(ho.db, ho)
 	}
 	return func() <-chan struct{} {
 		remove()
-		rc.mu.Lock()
-		defer rc.mu.Unlock()
-		rc.closed = true
-		if rc.open == 0 {
-			close(rc.idle)
+		ho.mu.Lock()
+		defer ho.mu.Unlock()
+		ho.closed = true
+		if ho.open == 0 {
+			close(ho.idle)
 		}
-		return rc.idle
+		return ho.idle
 	}
 }
 
 // end has producers give back what they commit from now on.
-func (rc *receiver) end() {
-	rc.mu.Lock()
-	defer rc.mu.Unlock()
-	rc.ended = true
+func (ho *handOffs) end() {
+	ho.mu.Lock()
+	defer ho.mu.Unlock()
+	ho.ended = true
 }
 
 // reservation is room for messages of one transaction. It implements [handoff.Reservation].
 type reservation struct {
-	receiver  *receiver
+	handOffs  *handOffs
 	messages  []handoff.Message
 	consumers []*consumer // of the messages
 	landed    func()      // ends the claim's flight
@@ -156,27 +156,27 @@ type reservation struct {
 
 func (r *reservation) handOff() store.HandOff {
 	return store.HandOff{
-		Owner: r.receiver.owner, Lease: r.receiver.config.LeaseDuration,
+		Owner: r.handOffs.owner, Lease: r.handOffs.config.LeaseDuration,
 		Messages: store.Each(r.messages, func(m handoff.Message) int64 { return m.ID }),
 	}
 }
 
 // Claim implements [handoff.Reservation].
 func (r *reservation) Claim(ctx context.Context, tx bun.Tx, planned bool) (bool, error) {
-	rc := r.receiver
+	ho := r.handOffs
 	h := r.handOff()
 	h.Planned = planned
 	r.claim, r.sent = h.Claim(), time.Now()
-	claimed, err := rc.store.Claims.HandOff(ctx, tx, h)
+	claimed, err := ho.store.Claims.HandOff(ctx, tx, h)
 	if err != nil {
-		rc.failed(err, time.Now())
+		ho.failed(err, time.Now())
 	}
 	return claimed, err
 }
 
 // Insert implements [handoff.Reservation].
 func (r *reservation) Insert(ctx context.Context, origin string) (claimed bool, err error) {
-	rc := r.receiver
+	ho := r.handOffs
 	rows := store.Each(r.messages, func(m handoff.Message) store.NewMessage {
 		return store.NewMessage{
 			MessageID: m.MessageID, ConsumerType: m.ConsumerType, PayloadType: m.PayloadType, Payload: m.Payload, Headers: m.Headers,
@@ -184,9 +184,9 @@ func (r *reservation) Insert(ctx context.Context, origin string) (claimed bool, 
 	})
 	h := r.handOff()
 	r.claim, r.sent = h.Claim(), time.Now()
-	claimed, err = rc.store.Outbox.InsertHandOff(ctx, rc.db, rows, handoff.IDs{IDs: h.Messages, Origin: origin}, h)
+	claimed, err = ho.store.Outbox.InsertHandOff(ctx, ho.db, rows, handoff.IDs{IDs: h.Messages, Origin: origin}, h)
 	if err != nil && ctx.Err() == nil {
-		rc.failed(err, time.Now())
+		ho.failed(err, time.Now())
 	}
 	return claimed, err
 }
@@ -194,30 +194,30 @@ func (r *reservation) Insert(ctx context.Context, origin string) (claimed bool, 
 // Commit implements [handoff.Reservation].
 func (r *reservation) Commit() {
 	defer r.end()
-	rc := r.receiver
-	ctx, cancel := context.WithTimeout(rc.ctx, statementTimeout)
+	ho := r.handOffs
+	ctx, cancel := context.WithTimeout(ho.ctx, statementTimeout)
 	defer cancel()
 	if r.handOver(ctx) {
 		return
 	}
-	if err := rc.store.Claims.Disclaim(ctx, rc.db, rc.owner, []int64{r.claim}); err != nil {
-		rc.inFlight.doubt(r.sent.Add(rc.config.LeaseDuration))
-		rc.outage.Failed("disclaim", err)
+	if err := ho.store.Claims.Disclaim(ctx, ho.db, ho.owner, []int64{r.claim}); err != nil {
+		ho.inFlight.doubt(r.sent.Add(ho.config.LeaseDuration))
+		ho.outage.Failed("disclaim", err)
 	}
 }
 
 // handOver queues the messages. It returns false if the run has ended, or the lease does soon.
 func (r *reservation) handOver(ctx context.Context) bool {
-	rc := r.receiver
-	rc.mu.RLock() // the run ends before or after this
-	defer rc.mu.RUnlock()
-	if rc.ended || time.Since(r.sent) > rc.config.LeaseDuration/4 {
+	ho := r.handOffs
+	ho.mu.RLock() // the run ends before or after this
+	defer ho.mu.RUnlock()
+	if ho.ended || time.Since(r.sent) > ho.config.LeaseDuration/4 {
 		return false
 	}
 	c := store.Claim{ID: r.claim, Sent: r.sent, Messages: store.Each(r.messages, rowOf)}
-	rc.claimer.count(len(c.Messages))
-	if _, err := rc.enqueuer.enqueue(ctx, c); err != nil { // its messages are given back
-		rc.outage.Failed("hand off", err)
+	ho.claimer.count(len(c.Messages))
+	if _, err := ho.enqueuer.enqueue(ctx, c); err != nil { // its messages are given back
+		ho.outage.Failed("hand off", err)
 	}
 	return true
 }
@@ -238,14 +238,14 @@ func rowOf(m handoff.Message) store.Message {
 // Cancel implements [handoff.Reservation].
 func (r *reservation) Cancel(unsure bool) {
 	if unsure { // the server may still be at the commit
-		r.receiver.inFlight.doubt(r.sent.Add(r.receiver.config.LeaseDuration))
+		r.handOffs.inFlight.doubt(r.sent.Add(r.handOffs.config.LeaseDuration))
 	}
 	r.end()
 }
 
 // end gives the room back.
 func (r *reservation) end() {
-	r.receiver.dispatcher.arrived(r.messages, r.consumers)
+	r.handOffs.dispatcher.arrived(r.messages, r.consumers)
 	r.landed()
-	r.receiver.leave()
+	r.handOffs.leave()
 }

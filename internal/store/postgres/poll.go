@@ -9,15 +9,15 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
-// probeSQL is the idle poll: one statement that finds everything there may be to do. It selects the
+// pollSQL is the idle poll: one statement that finds everything there may be to do. It selects the
 // first due message rather than whether one exists: EXISTS would become a join, and with stale
 // statistics one that reads the whole table. An instant set to infinity by hand counts as one in a
 // year: nothing can be subtracted from it.
 //
 // Lists are subqueries, so that the planner does not see how short they are: for longer ones a plan
 // for any values would look dearer to it, and it would plan each time, which takes three times as
-// long as the probe.
-const probeSQL = probeDueSQL + `
+// long as the poll.
+const pollSQL = pollDueSQL + `
 UNION ALL SELECT DISTINCT LEAST(m.crashes, 2), w.i, 0, NULL::timestamptz FROM unnest((SELECT ?::bigint[]), (SELECT ?::text[]), (SELECT ?::text[])) w(i, consumer, payload)
   JOIN {messages} m ON m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.keyed = FALSE AND m.crashes > 0
   WHERE m.available_after <= {now} AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
@@ -29,7 +29,7 @@ UNION ALL SELECT 4, (extract(epoch FROM LEAST(min(n.available_after), {now} + in
   WHERE w.consumer NOT IN (` + dialect.PausedNames + `) HAVING count(*) > 0
 UNION ALL SELECT 5, 0, 0, {now}`
 
-const probeDueSQL = `
+const pollDueSQL = `
 SELECT 0 AS kind, w.i AS value, m.id, m.available_after AS at
   FROM unnest((SELECT ?::bigint[]), (SELECT ?::text[]), (SELECT ?::text[]), (SELECT ?::timestamptz[]), (SELECT ?::bigint[])) w(i, consumer, payload, after_at, after_id)
   CROSS JOIN LATERAL (
@@ -38,16 +38,16 @@ SELECT 0 AS kind, w.i AS value, m.id, m.available_after AS at
     ORDER BY m.available_after, m.id LIMIT 1) m
   WHERE w.consumer NOT IN (` + dialect.PausedNames + `)`
 
-func (p *database) Probe(ctx context.Context, db bun.IDB, wants []dialect.Want, all bool) (dialect.Probe, error) {
+func (p *database) Poll(ctx context.Context, db bun.IDB, wants []dialect.Want, all bool) (dialect.Poll, error) {
 	w := columnsOf(wants)
 	consumers, payloads := pgdialect.Array(w.consumers), pgdialect.Array(w.payloads)
-	statement, args := p.probeDue, []any{
+	statement, args := p.pollDue, []any{
 		pgdialect.Array(w.indexes), consumers, payloads, pgdialect.Array(w.afterAt), pgdialect.Array(w.afterID),
 	}
 	if all {
-		statement, args = p.probe, append(args, args[0], consumers, payloads, consumers, payloads)
+		statement, args = p.poll, append(args, args[0], consumers, payloads, consumers, payloads)
 	}
 	var found []dialect.Finding
 	err := p.on(ctx, db, []*fixed{statement}, func(s session) error { return s.run(ctx, statement, args...).Scan(ctx, &found) })
-	return dialect.NewProbe(found), err
+	return dialect.NewPoll(found), err
 }
