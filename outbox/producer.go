@@ -208,10 +208,8 @@ func (p *Producer) check(m *bus.Message, now time.Time) error {
 	if err := flow.CheckDeadline(m, now); err != nil {
 		return err
 	}
-	for _, name := range []string{store.SchemaHeader, store.EventHeader} {
-		if _, made := m.Headers[name]; made {
-			return fmt.Errorf("header %q: %w: only the library writes it", name, bus.ErrInvalidOption)
-		}
+	if err := store.CheckHeaders(m.Headers); err != nil {
+		return err
 	}
 	return access.SetKey(p.registry, m)
 }

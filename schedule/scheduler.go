@@ -293,7 +293,7 @@ func (s *Scheduler) apply(ctx context.Context, options []Option) (e Schedule, mi
 		}
 		mistakes = errors.Join(mistakes, option(&e))
 	}
-	return e, mistakes
+	return e, errors.Join(mistakes, store.CheckHeaders(e.Headers))
 }
 
 // writing runs fn in the caller's transaction or its own, and then wakes this process's schedule

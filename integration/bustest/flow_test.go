@@ -65,7 +65,7 @@ func TestOrderInAKit(t *testing.T) {
 		equal(t, "those that are skipped", slices.DeleteFunc(skips, func(id string) bool { return id == "4" }), []string{"2", "3"})
 		keys, err := pending.NewReader(k.Registry).BlockedKeys(k.Context(), db, 10)
 		if err != nil || len(keys) != 1 || keys[0].Key != "k" || keys[0].Waiting != 2 {
-			t.Errorf("parked keys: got %+v, %v, want k with two that wait", keys, err)
+			t.Errorf("blocked keys: got %+v, %v, want k with two that wait", keys, err)
 		}
 		fail = false
 		testapp.OK(t, testapp.Second(k.Poison.RequeueWhere(k.Context(), db, poison.Filter{Consumer: "parks"}, 10)))

@@ -259,7 +259,7 @@ func TestDoctorFindsWhatTheCheckFinds(t *testing.T) {
 				t.Errorf("got no cure of %+v from the doctor, who has %v", f, cures)
 			}
 		}
-		want := 6 // poisoned, parked keys, breakers, consumers, processes, operations; and projections
+		want := 6 // poisoned, blocked keys, breakers, consumers, processes, operations; and projections
 		if !isMariaDB(db) {
 			want++
 		}

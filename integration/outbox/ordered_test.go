@@ -206,7 +206,7 @@ func TestAPoisonedMessageIsSkipped(t *testing.T) {
 		produceSteps(a, "a", 1, 3)
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "one goes on, the other does not", func() bool { return len(a.Pending()) == 1 && len(a.Poisoned()) == 2 })
-		checkParked(a, r.Queues, 1)
+		checkBlocked(a, r.Queues, 1)
 		if keys := testapp.Must[[]pending.BlockedKey](t)(a.PendingReader().BlockedKeys(t.Context(), db, 10)); len(keys) != 1 ||
 			keys[0].Consumer != "parks" {
 			t.Errorf("Keys: got %+v, want the one of parks", keys)
@@ -218,7 +218,7 @@ func TestAPoisonedMessageIsSkipped(t *testing.T) {
 			}
 		}
 		testapp.Eventually(t, "it goes on as well", a.Empty)
-		checkParked(a, r.Queues, 0)
+		checkBlocked(a, r.Queues, 0)
 		r.MustStop()
 		if got := fmt.Sprint(ran.ids, parked.ids); got != "[1 2 3] [1 2 3]" {
 			t.Errorf("got %s run, want 1 to 3 of each", got)
@@ -226,8 +226,8 @@ func TestAPoisonedMessageIsSkipped(t *testing.T) {
 	})
 }
 
-// checkParked asks a processor and an admin how many keys of the consumer parks are parked.
-func checkParked(a *app, queues func(context.Context) ([]admin.Queue, error), want int64) {
+// checkBlocked asks a processor and an admin how many keys of the consumer parks are blocked.
+func checkBlocked(a *app, queues func(context.Context) ([]admin.Queue, error), want int64) {
 	a.Helper()
 	for by, list := range map[string][]admin.Queue{
 		"a processor": testapp.Must[[]admin.Queue](a.T)(queues(a.Context())),
@@ -235,7 +235,7 @@ func checkParked(a *app, queues func(context.Context) ([]admin.Queue, error), wa
 	} {
 		for _, q := range list {
 			if parks := q.Consumer == "parks"; q.BlocksKeys != parks || parks && q.BlockedKeys != want || !parks && q.BlockedKeys != 0 {
-				a.Errorf("queues by %s: got %+v, want %d parked keys of the one that parks", by, q, want)
+				a.Errorf("queues by %s: got %+v, want %d blocked keys of the one that parks", by, q, want)
 			}
 		}
 	}

@@ -245,6 +245,10 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		{"name", testapp.Second(s.Upsert(ctx, db, order{}, "@daily", "UTC", schedule.Name("\x00"))), bus.ErrInvalidText},
 		{"tag", testapp.Second(s.Create(ctx, db, order{}, "@daily", "UTC", schedule.Tag(strings.Repeat("t", 256)))), bus.ErrTooLarge},
 		{"header", testapp.Second(s.Create(ctx, db, order{}, "@daily", "UTC", schedule.Header("", "v"))), bus.ErrInvalidOption},
+		{
+			"header of the library", testapp.Second(s.Create(ctx, db, order{}, "@daily", "UTC", schedule.Header("asyncmonolith-schema", "7"))),
+			bus.ErrInvalidOption,
+		},
 		{"nil option", testapp.Second(s.Create(ctx, db, order{}, "@daily", "UTC", nil)), bus.ErrInvalidOption},
 		{"empty name", testapp.Second(s.Upsert(ctx, db, order{}, "@daily", "UTC", schedule.Name(""))), bus.ErrInvalidOption},
 		{"empty tag of a schedule", testapp.Second(s.Create(ctx, db, order{}, "@daily", "UTC", schedule.Tag(""))), bus.ErrInvalidOption},

@@ -80,6 +80,9 @@ func Headers(text []byte) map[string]string { return dialect.Headers(text) }
 // TakeSchema removes the schema of a stored payload from headers and returns it.
 func TakeSchema(headers map[string]string) int { return dialect.TakeSchema(headers) }
 
+// CheckHeaders refuses headers of the application that say how a payload is stored.
+func CheckHeaders(headers map[string]string) error { return dialect.CheckHeaders(headers) }
+
 // Each returns the result of fn for each row.
 func Each[R, T any](rows []R, fn func(R) T) []T { return dialect.Each(rows, fn) }
 

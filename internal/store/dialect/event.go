@@ -3,6 +3,7 @@ package dialect
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -83,6 +84,16 @@ func TakeSchema(headers map[string]string) int {
 		return 1
 	}
 	return schema
+}
+
+// CheckHeaders refuses headers of the application that say how a payload is stored.
+func CheckHeaders(headers map[string]string) error {
+	for _, name := range []string{SchemaHeader, EventHeader} {
+		if _, given := headers[name]; given {
+			return fmt.Errorf("header %q: %w: only the library writes it", name, bus.ErrInvalidOption)
+		}
+	}
+	return nil
 }
 
 // Event is a row of events.
