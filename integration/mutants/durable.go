@@ -5,7 +5,7 @@ package main
 // durableMutants break what keeps a step from running again once its result is stored.
 func durableMutants() []mutant {
 	return []mutant{
-		{"steps: not read", in("stepStorage.Load", replace("s.transactor.store.Claims.Steps(…)", `"", true, error(nil)`)),
+		{"steps: not read", in("stepStorage.Load", replace("s.transactor.store.Steps.Read(…)", `"", true, error(nil)`)),
 			inOutbox("TestStepsGoOnWhereTheyStopped"), `got calls of the steps' functions`},
 		{"steps: lost by a requeue",
 			in("dialect.Returning.RequeueAs", text("p.created_at, {now}, p.steps,", "p.created_at, {now}, NULL,")),

@@ -14,7 +14,8 @@ import (
 // startGrace is how long no claims are recovered after the start, or a third of a lease if longer.
 const startGrace = 2 * time.Second
 
-// recoverer ends the claims of lost processes, whose messages then run again.
+// recoverer ends the claims of lost processes, whose messages then run again. Whether one of them runs alone
+// or is poisoned depends on its crashes: see ClaimStore.Recover and quarantine.
 type recoverer struct {
 	store    *store.Store
 	db       *bun.DB

@@ -24,7 +24,7 @@ func (s *stepStorage) Live() bool { return s.ledger.live(s.lease, time.Now()) }
 func (s *stepStorage) Load(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	text, held, err := s.transactor.store.Claims.Steps(ctx, s.transactor.db, s.message())
+	text, held, err := s.transactor.store.Steps.Read(ctx, s.transactor.db, s.message())
 	if err == nil && !held {
 		err = bus.ErrLeaseLost
 	}
@@ -40,7 +40,7 @@ func (s *stepStorage) message() store.Fenced {
 func (s *stepStorage) Append(ctx context.Context, line string) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	held, err := s.transactor.store.Claims.AddStep(ctx, s.transactor.db, s.transactor.owner, s.message(), line)
+	held, err := s.transactor.store.Steps.Append(ctx, s.transactor.db, s.transactor.owner, s.message(), line)
 	if err == nil && !held {
 		err = bus.ErrLeaseLost
 	}

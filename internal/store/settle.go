@@ -92,23 +92,6 @@ func (s *ClaimStore) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) (he
 	return held, err
 }
 
-// Steps returns the stored steps of a claimed message. It returns false if the message is gone or in another
-// state than when it was claimed.
-func (s *ClaimStore) Steps(ctx context.Context, db bun.IDB, m dialect.Fenced) (text string, held bool, err error) {
-	rows, err := read[[]string](ctx, s.tables, db,
-		`SELECT COALESCE(steps, '') AS steps FROM {messages} WHERE id = ? AND attempts = ? AND crashes = ?`, m.ID, m.Attempts, m.Crashes)
-	if err != nil || len(rows) == 0 {
-		return "", false, err
-	}
-	return rows[0], true, nil
-}
-
-// AddStep adds a line to the steps of a claimed message, unless the message is in another state than when
-// the owner claimed it.
-func (s *ClaimStore) AddStep(ctx context.Context, db *bun.DB, owner string, m dialect.Fenced, line string) (held bool, err error) {
-	return retried(ctx, db, func(db bun.IDB) (bool, error) { return s.dialect.AddStep(ctx, db, owner, m, line) })
-}
-
 // Interrupt ends the statement, and maybe the whole session, of an abandoned transaction, so that
 // it can be rolled back. ended is when its context was cancelled or its connection lost: it began
 // no statement after that.

@@ -26,6 +26,7 @@ type Store struct {
 	Outbox     *OutboxStore
 	Groups     *GroupStore
 	Claims     *ClaimStore
+	Steps      *StepStore
 	Pending    *PendingStore
 	Poison     *PoisonStore
 	Consumed   *ConsumedStore
@@ -56,6 +57,8 @@ type (
 		outbox     *OutboxStore
 		operations *OperationStore
 	}
+	// StepStore has the durable steps of claimed messages.
+	StepStore struct{ *tables }
 	// PendingStore lists, counts and changes pending messages.
 	PendingStore struct{ *tables }
 	// PoisonStore lists, counts, requeues and deletes poisoned messages.
@@ -92,9 +95,9 @@ type (
 func newStore(d dialect.Dialect) *Store {
 	t := &tables{d, d.Tables()}
 	s := &Store{
-		Direct: d, tables: t, Schema: &SchemaStore{t}, Outbox: &OutboxStore{t}, Pending: &PendingStore{t}, Keys: &KeyStore{t},
-		Flow: &FlowStore{t}, Schedules: &ScheduleStore{t}, EventLog: &EventStore{t}, Readers: &ReaderStore{t}, Inbox: &InboxStore{t},
-		Reports: &ReportStore{t},
+		Direct: d, tables: t, Schema: &SchemaStore{t}, Outbox: &OutboxStore{t}, Steps: &StepStore{t}, Pending: &PendingStore{t},
+		Keys: &KeyStore{t}, Flow: &FlowStore{t}, Schedules: &ScheduleStore{t}, EventLog: &EventStore{t}, Readers: &ReaderStore{t},
+		Inbox: &InboxStore{t}, Reports: &ReportStore{t},
 	}
 	s.Operations = &OperationStore{t, s.Pending}
 	s.Consumed = &ConsumedStore{t, s.Outbox}

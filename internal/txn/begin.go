@@ -38,8 +38,8 @@ func readCommitted(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) er
 }
 
 // RunOwn runs fn in a READ COMMITTED transaction of the library's own. All of these begin here,
-// except claims, which are bounded in the same way with fewer statements, and those that run
-// functions of the application, which set their own bound. On PostgreSQL, which has such a bound, a
+// except claims, which are bounded in the same way with fewer statements, those that run functions
+// of the application, which set their own bound, and short ones of SQLite, which has none. On PostgreSQL, which has such a bound, a
 // client that stands still or vanishes keeps its locks for 5 s. No transaction of the library asks
 // for READ WRITE: that would override default_transaction_read_only, which makes a database
 // read-only on purpose.

@@ -25,7 +25,7 @@ func (k *kit) held(c store.Claim) store.Fenced {
 
 func (k *kit) addStep(owner string, m store.Fenced, line string) bool {
 	k.Helper()
-	held, err := k.store.Claims.AddStep(k.ctx, k.db, owner, m, line)
+	held, err := k.store.Steps.Append(k.ctx, k.db, owner, m, line)
 	k.must("add a step", err)
 	return held
 }
@@ -40,7 +40,7 @@ func (k *kit) steps(id int64) string {
 // loadSteps returns the steps of a message as its consumer reads them, and whether it is as it was claimed.
 func (k *kit) loadSteps(m store.Fenced) []any {
 	k.Helper()
-	text, held, err := k.store.Claims.Steps(k.ctx, k.db, m)
+	text, held, err := k.store.Steps.Read(k.ctx, k.db, m)
 	k.must("load steps", err)
 	return []any{text, held}
 }
