@@ -7,10 +7,14 @@ import (
 )
 
 const (
-	kept  = 2 * time.Second
-	late  = 10 * time.Second // how much older than due a cached overview may be
-	share = 50               // times its cost, an overview is kept
+	kept   = 2 * time.Second
+	longer = 30 * time.Second // an overview of a slow database is kept
+	late   = 10 * time.Second // how much older than due a cached overview may be
+	share  = 50               // times its cost, an overview is kept
 )
+
+// keep returns how long an overview is kept that took so long.
+func keep(took time.Duration) time.Duration { return min(max(kept, share*took), longer) }
 
 // Cache caches the last overview. It is safe for concurrent use. The zero value is empty.
 type Cache[Operation, Finding any] struct {
@@ -91,8 +95,7 @@ func (c *Cache[Operation, Finding]) remake(
 	if err != nil {
 		return o, err
 	}
-	took := time.Since(began)
-	c.last, c.seen, c.until = made, changes, time.Now().Add(max(kept, share*took))
+	c.last, c.seen, c.until = made, changes, time.Now().Add(keep(time.Since(began)))
 	if made.At.Before(began) { // the database did not answer: try again soon
 		c.until = time.Now().Add(kept)
 	}

@@ -99,3 +99,32 @@ func TestOverviewWhoseMakerLeaves(t *testing.T) {
 		t.Errorf("before the first one: got %s, due %t", last.At, due)
 	}
 }
+
+// TestOverviewOfASlowDatabaseIsNotOld: it costs the database a fiftieth of its time, but is made anew every half minute.
+func TestOverviewOfASlowDatabaseIsNotOld(t *testing.T) {
+	t.Parallel()
+	for took, want := range map[time.Duration]time.Duration{
+		10 * time.Millisecond: 2 * time.Second, 100 * time.Millisecond: 5 * time.Second, 3 * time.Second: 30 * time.Second,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var o Cache[struct{}, struct{}]
+			remake := func(context.Context, summary) (summary, error) {
+				at := time.Now()
+				<-time.After(took)
+				return summary{At: at.Add(took)}, nil
+			}
+			first, err := o.Get(t.Context(), remake)
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(want - time.Millisecond)
+			if again, err := o.Get(t.Context(), remake); err != nil || !again.At.Equal(first.At) {
+				t.Errorf("took %s: got one of %s after less than %s, want that of %s", took, again.At, want, first.At)
+			}
+			<-time.After(time.Millisecond)
+			if again, err := o.Get(t.Context(), remake); err != nil || again.At.Equal(first.At) {
+				t.Errorf("took %s: got the same after %s, want a new one", took, want)
+			}
+		})
+	}
+}
