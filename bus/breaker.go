@@ -21,7 +21,8 @@ type CircuitBreakerConfig struct {
 
 // CircuitBreaker stops the consumer in all processes when too many of its runs fail. While the
 // circuit breaker is open, nothing is claimed for the consumer, and a failed run does not count as
-// an attempt. Single messages run as probes. A successful probe closes the breaker.
+// an attempt unless it panicked. Single messages run as probes. A successful probe closes the
+// breaker.
 //
 // Runs that return an error or time out count as failed. Runs that are [Permanent], snoozed or
 // discarded do not count. [NewRegistry] reports fields that are out of range. CircuitBreaker
