@@ -221,8 +221,8 @@ func (s *session) unregistered(ctx context.Context) error {
 // idleFor is how long an idle process is watched.
 const idleFor = 30 * time.Second
 
-// idleTenants is how many tenants an idle process has that has any.
-const idleTenants = 100
+// idleTenants is how many tenants an idle process has that has any: as many as have connections by default.
+const idleTenants = 20
 
 func (s *session) idle(ctx context.Context) error {
 	for range s.options.rounds {
