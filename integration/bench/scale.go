@@ -221,7 +221,7 @@ func (s *session) unregistered(ctx context.Context) error {
 // idleFor is how long an idle process is watched.
 const idleFor = 30 * time.Second
 
-// idleTenants is how many tenants an idle process has that has any: as many as have connections by default.
+// idleTenants is how many tenants an idle process has: four connections each are fewer than PostgreSQL allows by default.
 const idleTenants = 20
 
 func (s *session) idle(ctx context.Context) error {

@@ -213,7 +213,7 @@ func TestAttack22WhatIsHidden(t *testing.T) {
 			for _, guess := range guesses() {
 				right, wrong := eve.get(guess(secret)), eve.get(guess(unlike))
 				if right.status != wrong.status || right.body != strings.ReplaceAll(wrong.body, unlike[:4], secret[:4]) {
-					t.Errorf("%s: got %s and %s: somebody can guess what is hidden", guess("…"), right, wrong)
+					t.Errorf("%s: got %s and %s: a viewer can guess what is hidden", guess("…"), right, wrong)
 				}
 			}
 			if strings.Contains(s.log.String(), secret) {

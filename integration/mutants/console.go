@@ -98,7 +98,7 @@ func contentMutants() []mutant {
 			in("ops.access.shown", before("if redact == nil || …", "if redact == nil { redact = ShowAll }")), hidden, `shows what is hidden`},
 		{"console 22: hidden errors can be guessed",
 			in("ops.access.maySearch", replace("len(part.Errors)+len(part.Headers)", "len(part.Headers)")),
-			hidden, `somebody can guess what is hidden`},
+			hidden, `a viewer can guess what is hidden`},
 		{"console 25: poisoned messages of all prefixes", in("PoisonStore.Head", text("{poisoned} WHERE", "poisoned_messages WHERE")),
 			inConsole("TestAttack25TablesOfOthers"), `message\?id=.*want status 404`},
 		{"console 27: errors of the database are shown", in("request.httpErrorOf", replace("away(err)", "err.Error()")),

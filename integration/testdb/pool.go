@@ -247,7 +247,8 @@ func emptied(t testing.TB, d *database) bool {
 // returns none if there are no such sessions.
 func (d *database) keepSessions(ctx context.Context, t testing.TB) (kept []*sql.Conn, pids []string) {
 	for range 3 { // at work, and then with the settings of the test
-		if kept, pids = keep(ctx, d.sessions); len(kept) > 0 && !d.reset(ctx, kept[0]) {
+		kept, pids = keep(ctx, d.sessions)
+		if len(kept) > 0 && !d.reset(ctx, kept[0]) {
 			return kept, pids
 		}
 		release(kept)

@@ -13,8 +13,8 @@ import (
 )
 
 // breaker is this process's part of a consumer's circuit breaker. All processes trip and reset its
-// circuit together. It counts the outcomes of runs since the last read. The
-// circuit opens where all outcomes are counted: store.FlowStore.CountRuns.
+// circuit together. It counts the outcomes of runs since the last read. The circuit opens where all
+// outcomes are counted: store.FlowStore.CountRuns.
 type breaker struct {
 	*flow.Circuit
 	name   string
