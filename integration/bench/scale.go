@@ -221,8 +221,8 @@ func (s *session) unregistered(ctx context.Context) error {
 // idleFor is how long an idle process is watched.
 const idleFor = 30 * time.Second
 
-// idleTenants is how many tenants an idle process has: four connections each are fewer than PostgreSQL allows by default.
-const idleTenants = 20
+// idleTenants is how many tenants an idle process has.
+const idleTenants = 100
 
 func (s *session) idle(ctx context.Context) error {
 	for range s.options.rounds {

@@ -39,6 +39,8 @@ func settleMutants() []mutant {
 		{"lease: not renewed", in("renewer.renew", replace("rn.store.Claims.Extend(…)", "[]int64(nil), error(nil)")),
 			inOutbox("TestConsumersThatUseThePoolUpKeepTheirLeases|TestATrickleDoesNotPutOffTheKeeper"),
 			`consumers that lost their lease: got|got 1 claims recovered`},
+		{"lease: each processor keeps a connection", in("renewalConnOf", drop("renewalConns.pools[pool] = c")),
+			tests("internal/engine", "TestProcessorsShareTheConnectionForRenewals"), `during the second one's: got 2 connections`},
 		{"lease: a consumer starts after it", in("call.held", returns("true")), tests("internal/engine", "TestNoHandlerBeginsAfterItsLease"),
 			`one, lease over true: got 1 runs`},
 	}

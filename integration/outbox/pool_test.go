@@ -72,6 +72,48 @@ func TestRenewalsKeepTheirConnection(t *testing.T) {
 	}
 }
 
+// TestProcessorsOfAPoolShareTheConnectionForRenewals: there are more processors than connections. All start, and keep the leases of
+// consumers that use up the pool, also after the processor that opened the connection has stopped.
+// Promise: pool
+func TestProcessorsOfAPoolShareTheConnectionForRenewals(t *testing.T) {
+	t.Parallel()
+	const processors, connections = 8, 4
+	config := testapp.Fast()
+	config.LeaseDuration = 2 * time.Second
+	config.Concurrency = 2
+	db := testdb.Postgres(t)
+	var cancelled, ended atomic.Int64
+	a := testapp.New(t, db, bus.Consume("c", func(ctx context.Context, _ order) error {
+		defer ended.Add(1)
+		for end := time.Now().Add(3 * config.LeaseDuration); time.Now().Before(end); {
+			if _, err := db.NewRaw("SELECT pg_sleep(0.1)").Exec(ctx); err != nil {
+				cancelled.Add(1)
+				return err
+			}
+		}
+		return nil
+	}, bus.Timeout(time.Minute)))
+	db.SetMaxOpenConns(connections)
+	var running []*testapp.Running
+	for range processors {
+		r := a.Start(config)
+		testapp.Eventually(t, "the processor is ready", func() bool { return r.Health().Ready })
+		running = append(running, r)
+	}
+	running[0].MustStop()
+	a.ProduceMany(2 * processors)
+	testapp.Eventually(t, "every consumer has ended", func() bool { return ended.Load() >= 2*processors })
+	if n := cancelled.Load(); n > 0 {
+		t.Errorf("consumers that lost their lease: got %d of %d, want none", n, 2*processors)
+	}
+	for _, r := range running[1:] {
+		r.MustStop()
+	}
+	if used := db.Stats().InUse; used != 0 {
+		t.Errorf("connections in use after all have stopped: got %d, want 0", used)
+	}
+}
+
 // collisions counts statements that were prepared although the connection had them.
 type collisions struct{ n atomic.Int64 }
 

@@ -42,8 +42,9 @@ func TestALockedMessageDoesNotDelayOthers(t *testing.T) {
 			close(gate)
 			testapp.Eventually(t, "the outcome is put aside", func() bool { return r.Stats().Unsettled == 1 })
 			a.Produce(order{ID: "0"})
-			rounds := 0
+			rounds, fastest := 0, time.Hour
 			for began := time.Now(); rounds < 3 || time.Since(began) < 2*config.LeaseDuration; rounds++ {
+				start := time.Now()
 				a.ProduceMany(10)
 				// A claim that comes a moment late may have them locked, too, until it finds out.
 				testapp.Eventually(t, "the others are settled, and it alone is put aside", func() bool {
@@ -52,9 +53,10 @@ func TestALockedMessageDoesNotDelayOthers(t *testing.T) {
 				if h := r.Health(); !h.Ready || h.Err != nil {
 					t.Fatalf("health: got %+v, want ready: the database answers", h)
 				}
+				fastest = min(fastest, time.Since(start))
 			}
-			if rounds < 10 { // hundreds; a statement that waits for the lock does so for half a second
-				t.Errorf("beside a locked message: the others were settled %d times in %s, want 10", rounds, 2*config.LeaseDuration)
+			if fastest >= 500*time.Millisecond { // a statement that waits for the lock does so for half a second
+				t.Errorf("beside a locked message: the others were settled in %s at best, want less than half a second", fastest)
 			}
 			if int(runs.Load()) != 10*rounds+1 {
 				t.Errorf("beside a locked message: got %d runs of %d messages, want one each", runs.Load(), 10*rounds+1)

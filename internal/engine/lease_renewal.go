@@ -31,10 +31,15 @@ type renewer struct {
 // comes from a commit whose answer was lost. It is released once it is seen twice and no claim in
 // flight can be its source.
 func (rn *renewer) loop(ctx context.Context, renewals <-chan struct{}) {
-	conn := &renewalConn{db: rn.db, keep: rn.store.RowLocks()}
-	defer conn.close()
-	if err := conn.open(ctx); err != nil && ctx.Err() == nil {
-		rn.outage.Failed("connect", err)
+	var conn *renewalConn // a database with one writer needs none: renewals wait for the writer anyway
+	if rn.store.RowLocks() {
+		c, release := renewalConnOf(rn.db.DB)
+		defer release()
+		conn = c
+		// The connection is taken before consumers can use up the pool.
+		if err := conn.use(ctx, rn.db, func(context.Context, bun.IDB) error { return nil }); err != nil && ctx.Err() == nil {
+			rn.outage.Failed("connect", err)
+		}
 	}
 	unknownSince := make(map[int64]time.Time)
 	for {
@@ -48,7 +53,7 @@ func (rn *renewer) loop(ctx context.Context, renewals <-chan struct{}) {
 			continue
 		}
 		var unknown []int64
-		err := conn.use(ctx, func(ctx context.Context, db bun.IDB) (err error) {
+		err := conn.use(ctx, rn.db, func(ctx context.Context, db bun.IDB) (err error) {
 			unknown, err = rn.renew(ctx, db)
 			return err
 		})
@@ -101,7 +106,7 @@ func (rn *renewer) releaseUnknown(ctx context.Context, conn *renewalConn, seen m
 	if len(again) == 0 {
 		return
 	}
-	err := conn.use(ctx, func(ctx context.Context, db bun.IDB) error { return rn.store.Claims.Disclaim(ctx, db, rn.owner, again) })
+	err := conn.use(ctx, rn.db, func(ctx context.Context, db bun.IDB) error { return rn.store.Claims.Disclaim(ctx, db, rn.owner, again) })
 	if err != nil {
 		rn.outage.Failed("disclaim", err)
 		return

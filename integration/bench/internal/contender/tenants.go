@@ -13,14 +13,14 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
-// tenantPool is how many connections a tenant's processor needs. It keeps one of them.
-const tenantPool = 4
+// tenantsPool is how many connections all tenants share.
+const tenantsPool = 20
 
 // Tenants is a process of ours that serves so many tenants from one pool: each has a schema, a registry
 // with one consumer and a processor of its own. It only runs.
 func Tenants(n int, tracer pgx.QueryTracer) Contender {
 	return Contender{Name: "ours-tenants", Open: func(ctx context.Context, dsn string, work Work) (System, error) {
-		db, err := openBun(dsn, Variant{Pool: n * tenantPool, Tracer: tracer}, work.Wire)
+		db, err := openBun(dsn, Variant{Pool: tenantsPool, Tracer: tracer}, work.Wire)
 		if err != nil {
 			return nil, err
 		}
