@@ -50,7 +50,7 @@ func newConsumers(out io.Writer) []bus.Consumer {
 			_, err := fmt.Fprintln(out, "receipt for", e.OrderID)
 			return err
 		}),
-		// What it writes through tx commits with the removal of its message: exactly once.
+		// Its effects in tx and the removal of its message commit together: exactly once.
 		outbox.ConsumeTx("reserve-stock", func(ctx context.Context, tx *sql.Tx, e OrderPlaced) error {
 			fmt.Fprintln(out, "stock reserved for", e.OrderID)
 			_, err := tx.ExecContext(ctx, "UPDATE orders SET reserved = TRUE WHERE id = ?", e.OrderID)

@@ -91,7 +91,7 @@ func wire(ctx context.Context, db *bun.DB, nc *nats.Conn, tracers trace.TracerPr
 	if err != nil {
 		return nil, err
 	}
-	if err := publisher.Check(ctx, "orders.placed"); err != nil { // without a suitable stream
+	if err := publisher.Check(ctx, "orders.placed"); err != nil { // is there a stream for it?
 		return nil, err
 	}
 	registry, err := bus.NewRegistry( // with the service's other consumers
