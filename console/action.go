@@ -56,50 +56,50 @@ func (s subject) tab() string {
 func actions() []action {
 	return []action{
 		{name: "run_now", permission: ops.RunNow, of: pendingOnes, verb: "Run now", do: onPending("due", (*operator.Messages).RunNow),
-			says: "They become due now, and run as soon as a process has room."},
+			says: "The messages become due now and run when a process has free capacity."},
 		{name: "reschedule", permission: ops.Reschedule, of: pendingOnes, verb: "Reschedule", do: reschedule,
-			says: "They become due at the time that you say. One in the past means now."},
+			says: "The messages become due at the given time. A time in the past means now."},
 		{name: "cancel", permission: ops.Cancel, of: pendingOnes, verb: "Cancel", do: onPending("cancelled", (*operator.Messages).Cancel),
 			danger: true, removes: true,
-			says: "They are deleted for good, with their attempts and errors. One that a process holds runs on."},
+			says: "The messages are deleted permanently, with their attempts and errors. Leased messages are not cancelled."},
 		{name: "requeue", permission: ops.Requeue, of: poisonedOnes, verb: "Requeue", do: requeue, removes: true,
-			says: "They wait again, under new ids, and no failed runs are counted any more."},
+			says: "The messages become pending again, with new row ids and zero attempts."},
 		{name: "discard", permission: ops.Discard, of: poisonedOnes, verb: "Discard", do: discard, removes: true,
-			says: "They are deleted for good, with their payloads and errors.", danger: true},
+			says: "The messages are deleted permanently, with their payloads and errors.", danger: true},
 		{name: "repeat", permission: ops.Repeat, of: consumedOnes, verb: "Repeat", do: repeat,
-			says: "They run again, each for the consumer that consumed it, under new ids. All of them do, or none."},
+			says: "The messages are produced again, with new ids, for the same consumers. Either all are repeated or none."},
 		{name: "pause", permission: ops.Pause, of: oneConsumer, verb: "Pause", do: onConsumer("paused", (*operator.Consumers).Pause),
-			says: "No process claims its messages any more until it is resumed. Messages are still produced and kept. Running ones finish."},
+			says: "No process claims the consumer's messages until it is resumed. New messages are kept. Running messages finish."},
 		{name: "resume", permission: ops.Resume, of: oneConsumer, verb: "Resume", do: onConsumer("resumed", (*operator.Consumers).Resume),
-			says: "Its messages are claimed again, at once, as many as there is room for."},
-		{name: "probe", permission: ops.Probe, of: oneConsumer, verb: "Try one now", do: onConsumer("probed", (*operator.Consumers).Probe),
-			says: "One of its messages runs now, although its breaker is open. If it is done the breaker closes, and the others run."},
+			says: "The consumer's messages are claimed again, as capacity allows."},
+		{name: "probe", permission: ops.Probe, of: oneConsumer, verb: "Probe", do: onConsumer("probed", (*operator.Consumers).Probe),
+			says: "One message runs now, although the circuit breaker is open. If the message succeeds, the breaker closes."},
 		{name: "run_schedule", permission: ops.RunSchedule, of: oneSchedule, verb: "Run now",
 			do:   onSchedule("fires", (*operator.Schedules).Trigger),
-			says: "It fires once, beside its own times, which stay as they are."},
+			says: "The schedule fires once now. The next fires do not change."},
 		{name: "pause_schedule", permission: ops.PauseSchedule, of: oneSchedule, verb: "Pause",
 			do:   onSchedule("schedule paused", (*operator.Schedules).Pause),
-			says: "It does not fire until it is resumed. What it misses is skipped."},
+			says: "The schedule does not fire until it is resumed. Missed fires are skipped."},
 		{name: "resume_schedule", permission: ops.ResumeSchedule, of: oneSchedule, verb: "Resume",
 			do:   onSchedule("schedule resumed", (*operator.Schedules).Resume),
-			says: "It fires again, from its first time after now."},
+			says: "The schedule fires again. Missed fires are skipped."},
 		{name: "update_schedule", permission: ops.UpdateSchedule, of: oneSchedule, verb: "Change", do: updateSchedule, danger: true,
-			says: "It fires at the times of the new expression. A program that writes this schedule at boot overwrites that then."},
+			says: "The schedule fires by the new expression and zone. A program that writes the schedule at startup overwrites them."},
 		{name: "delete_schedule", permission: ops.DeleteSchedule, of: oneSchedule, verb: "Delete", danger: true, removes: true,
 			do:   onSchedule("deleted", (*operator.Schedules).Delete),
-			says: "It is deleted for good. Messages that it has made stay, and a program that writes it at boot makes it anew."},
+			says: "The schedule is deleted permanently. Its messages stay. A program that writes the schedule at startup recreates it."},
 		{name: "resume_projection", permission: ops.ResumeProjection, of: oneVersion, verb: "Resume", do: resumeProjection,
-			says: "Its halted shards try again at the event that they failed at."},
+			says: "Halted shards retry the event that failed."},
 		{name: "undo", permission: ops.UndoOperation, of: oneOperation, verb: "Undo", direct: true,
 			do: onOperation("undone", (*ops.Operations).Undo)},
 		{name: "stop", permission: ops.StopOperation, of: oneOperation, verb: "Stop", do: onOperation("stopped", (*ops.Operations).Stop),
-			says: "It ends where it is. What it has changed stays changed, and it cannot be continued.", danger: true},
-		{name: "continue", permission: ops.ResumeOperation, of: oneOperation, verb: "Continue",
+			says: "The operation ends and cannot be resumed. Its changes stay.", danger: true},
+		{name: "continue", permission: ops.ResumeOperation, of: oneOperation, verb: "Resume",
 			do:   onOperation("continued", resumeWith(0)),
-			says: "It goes on where it has paused itself, without a canary."},
-		{name: "continue_canary", permission: ops.ResumeOperation, of: oneOperation, verb: "Continue with a canary",
+			says: "The operation continues where it paused, without a canary."},
+		{name: "continue_canary", permission: ops.ResumeOperation, of: oneOperation, verb: "Resume with a canary",
 			do:   onOperation("continued", resumeWith(nextCanary)),
-			says: "It goes on where it has paused itself: 10 messages first, and the rest once they have not failed again."},
+			says: "The operation requeues 10 messages first. The rest follows if at most a tenth of them fail again."},
 	}
 }
 
@@ -130,7 +130,7 @@ func (a *actionRequest) read(q *params) {
 	case pendingOnes, poisonedOnes, consumedOnes:
 		a.ids = q.ids("id")
 		if len(a.ids) == 0 {
-			q.fail("No message is chosen. Go back, and choose some.")
+			q.fail("No message is selected. Go back and select messages.")
 		}
 	case oneConsumer:
 		a.consumer = q.text("consumer")
@@ -144,7 +144,7 @@ func (a *actionRequest) read(q *params) {
 	case oneOperation:
 		a.operation = q.needID("operation")
 	default:
-		q.fail("There is no such action.")
+		q.fail("Unknown action.")
 	}
 	a.at, a.expression, a.zone, a.reason, a.back = q.instant("at"), q.text("expression"), q.text("zone"), q.text("reason"), q.raw("back")
 }
@@ -207,7 +207,7 @@ func onPending(code string, do func(*operator.Messages, context.Context, string,
 
 func reschedule(ctx context.Context, s *operator.Session, a *actionRequest) (outcome, error) {
 	if a.at.IsZero() {
-		return outcome{}, httpError{http.StatusBadRequest, "Say when the messages are to be due."}
+		return outcome{}, httpError{http.StatusBadRequest, "The due time is missing."}
 	}
 	return onPending("rescheduled", func(m *operator.Messages, ctx context.Context, reason string, ids ...int64) (admin.Result, error) {
 		return m.Reschedule(ctx, reason, a.at, ids...)

@@ -111,7 +111,7 @@ func columns(first time.Time, s span, height int, minutes []operator.MinuteStats
 			c.Marks = append(c.Marks, mark{X: col.X, Y: height, Text: hour(at)})
 		}
 	}
-	c.Label = fmt.Sprintf("%s, %s failed; at most %s together", plural(c.Total, "run"), grouped(c.Bad), grouped(c.Most))
+	c.Label = fmt.Sprintf("%s, %s failed; at most %s per column", plural(c.Total, "run"), grouped(c.Bad), grouped(c.Most))
 	return c
 }
 
@@ -188,7 +188,7 @@ func releases(first time.Time, s span, takers []taker) (marks []mark) {
 	}
 	for _, version := range slices.Sorted(maps.Keys(since)) {
 		if i, ok := s.of(first, since[version]); ok {
-			marks = append(marks, mark{X: i * s.width, Y: linesHeight, Text: version + ", since " + since[version].UTC().Format("15:04")})
+			marks = append(marks, mark{X: i * s.width, Y: linesHeight, Text: version + " since " + since[version].UTC().Format("15:04")})
 		}
 	}
 	return marks

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
@@ -37,7 +38,7 @@ type confirmPage struct {
 func (p *confirmPage) read(q *params) {
 	p.args.read(q)
 	if p.args.action.direct {
-		q.fail("This needs no confirmation.")
+		q.fail("This action needs no confirmation.")
 	}
 }
 
@@ -78,13 +79,13 @@ func (p *confirmPage) layout() layout { return layout{title: p.Title(), tab: p.a
 func (p *confirmPage) Title() string {
 	switch {
 	case p.Consumer != nil:
-		return p.Verb + " " + p.Consumer.Consumer + "?"
+		return p.verbWith(p.Consumer.Consumer) + "?"
 	case p.Schedule != nil:
-		return p.Verb + ": " + p.Schedule.name() + "?"
+		return p.verbWith(p.Schedule.name()) + "?"
 	case p.Version != nil:
-		return p.Verb + " " + p.Version.Title() + "?"
+		return p.verbWith(p.Version.Title()) + "?"
 	case p.Operation != nil:
-		return fmt.Sprintf("%s operation %d?", p.Verb, p.Operation.ID)
+		return p.verbWith(fmt.Sprintf("operation %d", p.Operation.ID)) + "?"
 	default:
 		return p.Button() + "?"
 	}
@@ -93,9 +94,18 @@ func (p *confirmPage) Title() string {
 // Button is the text of the button.
 func (p *confirmPage) Button() string {
 	if n := len(p.IDs); n > 0 {
-		return fmt.Sprintf("%s %s", p.Verb, plural(n, "message"))
+		return p.verbWith(plural(n, "message"))
 	}
 	return p.Verb
+}
+
+// verbWith puts the object behind the first word of the verb: "Run 3 messages now".
+func (p *confirmPage) verbWith(object string) string {
+	verb, rest, more := strings.Cut(p.Verb, " ")
+	if !more {
+		return verb + " " + object
+	}
+	return verb + " " + object + " " + rest
 }
 
 // Any reports whether there is anything left to do it to.

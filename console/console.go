@@ -95,26 +95,26 @@ func (c Config) check() (errs []error) {
 		errs = append(errs, errors.New("config: Authorize is nil: it is required"))
 	}
 	if !strings.HasPrefix(c.Prefix, "/") || !strings.HasSuffix(c.Prefix, "/") || strings.HasPrefix(c.Prefix, "//") {
-		errs = append(errs, fmt.Errorf("config: Prefix %q: it begins and ends with one slash", c.Prefix))
+		errs = append(errs, fmt.Errorf("config: Prefix %q: must begin and end with one slash", c.Prefix))
 	}
 	if c.LoginURL != "" {
 		u, err := url.Parse(c.LoginURL)
 		path, _, _ := strings.Cut(c.LoginURL, "?")
 		if err != nil || u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https" || strings.Contains(path, urlMark) {
-			errs = append(errs, fmt.Errorf("config: LoginURL %q: a path, or an address with http or https, is allowed, and %s in its query",
+			errs = append(errs, fmt.Errorf("config: LoginURL %q: must be a path or an http or https URL, with %s only in the query",
 				c.LoginURL, urlMark))
 		}
 	}
 	if c.TraceURL != "" {
 		u, err := url.Parse(strings.ReplaceAll(c.TraceURL, traceMark, "trace"))
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || !strings.Contains(c.TraceURL, traceMark) {
-			errs = append(errs, fmt.Errorf("config: TraceURL %q: an address with http or https, and %s in it, is allowed",
+			errs = append(errs, fmt.Errorf("config: TraceURL %q: must be an http or https URL that contains %s",
 				c.TraceURL, traceMark))
 		}
 	}
 	for _, host := range c.Hosts {
 		if host == "" || strings.ContainsAny(host, "/@ ") {
-			errs = append(errs, fmt.Errorf("config: Hosts: %q: a name, with a port or without, is allowed", host))
+			errs = append(errs, fmt.Errorf("config: Hosts: %q: must be a host name, with or without a port", host))
 		}
 	}
 	return errs

@@ -325,12 +325,12 @@ func (e *MySQLError) Error() string { return fmt.Sprintf("secret: error %d", e.N
 // TestADatabaseThatIsAway is no error of the console, and the page looks again until it is back.
 func TestADatabaseThatIsAway(t *testing.T) {
 	t.Parallel()
-	const silent, full = "The database does not answer.", "The database has no connection, memory or room left."
+	const silent, full = "The database does not answer.", "The database has no free connection, memory or disk space."
 	for err, says := range map[error]string{
 		&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("db.internal: connection refused")}: silent,
 		&net.DNSError{Name: "db.internal"}: silent, io.ErrUnexpectedEOF: silent,
 		fmt.Errorf("secret: %w", driver.ErrBadConn): silent, answer("57P01"): silent, answer("57P02"): silent, answer("57P03"): silent,
-		answer("53300"): full, answer("25006"): "The database takes no changes: it is read-only.",
+		answer("53300"): full, answer("25006"): "The database is read-only.",
 		&MySQLError{1040, [5]byte([]byte("08004"))}: silent, &MySQLError{1053, [5]byte([]byte("08S01"))}: silent, &MySQLError{1203,
 			[5]byte([]byte("42000"))}: full,
 	} {

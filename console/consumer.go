@@ -38,14 +38,14 @@ const (
 func (p *consumerPage) read(q *params) {
 	p.Name = q.text("name")
 	if p.Name == "" {
-		q.fail("name is missing: it is that of a consumer.")
+		q.fail("name is missing: a consumer name is required.")
 	}
 	p.Spans = spans()
 	p.Span = p.Spans[0]
 	if name := q.text("span"); name != "" {
 		i := slices.IndexFunc(p.Spans, func(s span) bool { return s.Name == name })
 		if i < 0 {
-			q.fail("span is one of 48h, 6h and 1h.")
+			q.fail("span must be 48h, 6h or 1h.")
 			return
 		}
 		p.Span = p.Spans[i]

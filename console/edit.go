@@ -38,7 +38,7 @@ func (p *editPage) load(r *request) error {
 	}
 	text, binary := readable(payload)
 	if binary {
-		return httpError{http.StatusConflict, "The payload is not text, and cannot be edited here."}
+		return httpError{http.StatusConflict, "The payload is binary and cannot be edited here."}
 	}
 	p.Text = text
 	return nil
@@ -59,7 +59,7 @@ func (p *editPage) loadMessage(r *request) ([]byte, error) {
 	}
 	if m.PayloadBytes > len(m.Payload) && len(m.Payload) >= headBytes {
 		return nil, httpError{http.StatusConflict,
-			"The payload is too large to be edited here. A program can edit it."}
+			"The payload is too large to edit here. A program can edit the message."}
 	}
 	p.Consumer, p.Type = m.Consumer, m.PayloadType
 	return m.Payload, unredacted(r, p.ID, m.Payload)
@@ -91,7 +91,7 @@ func (p *editedPage) load(r *request) error {
 		return err
 	}
 	if len(p.Text) > mostEdited {
-		p.refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("The payload is too large: %d bytes are allowed.", mostEdited))
+		p.refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("The payload is too large: at most %d bytes are allowed.", mostEdited))
 		return nil
 	}
 	check, err := r.session.Poisoned().CheckEdit(r.Context(), p.ID, []byte(p.Text))
@@ -111,7 +111,7 @@ func (p *editedPage) load(r *request) error {
 		return nil
 	case p.Sure && !p.sure:
 		p.refuse(http.StatusUnprocessableEntity,
-			"Some fields are unknown to the consumer, or are missing. If that is meant, say so below.")
+			"Some fields are unknown or missing. Confirm below that this is intended.")
 		return nil
 	}
 	err = r.session.Poisoned().EditAndRequeue(r.Context(), p.Reason, p.ID, []byte(p.Text))
@@ -133,14 +133,14 @@ func (p *editedPage) refuse(status int, wrong string) { p.status, p.Wrong = stat
 func wrongEdit(err error, text string) string {
 	switch {
 	case errors.Is(err, bus.ErrNoConsumer):
-		return "This process does not have the consumer, and cannot tell whether the payload fits it. " +
-			"Edit where the consumer runs, or requeue the message as it is."
+		return "This process does not have the consumer, so it cannot check the payload. " +
+			"Edit where the consumer runs, or requeue the message unchanged."
 	case errors.Is(err, poison.ErrPayload), errors.Is(err, bus.ErrInvalidPayload), errors.Is(err, bus.ErrInvalidText):
-		return "The consumer cannot read this payload: " + jsonTrouble(text)
+		return "The payload cannot be decoded: " + jsonTrouble(text)
 	case errors.Is(err, bus.ErrTooLarge):
 		return "The payload is too large."
 	case errors.Is(err, poison.ErrConflict):
-		return "The insert id is pending again: the message stays poisoned until that one is done."
+		return "Another message with this insert id is pending. This message stays poisoned until the other is done."
 	default:
 		return ""
 	}
@@ -152,8 +152,8 @@ func jsonTrouble(text string) string {
 	err := json.Unmarshal([]byte(text), &payload)
 	var syntax *json.SyntaxError
 	if !errors.As(err, &syntax) {
-		return "it is JSON, but not what the consumer takes."
+		return "the JSON does not fit the payload type."
 	}
 	before := text[:min(int(syntax.Offset), len(text))]
-	return fmt.Sprintf("it is no JSON from line %d on (%s).", strings.Count(before, "\n")+1, syntax)
+	return fmt.Sprintf("invalid JSON in line %d (%s).", strings.Count(before, "\n")+1, syntax)
 }

@@ -25,11 +25,11 @@ type httpError struct {
 
 func (e httpError) Error() string { return e.text }
 
-var errNoPage error = httpError{http.StatusNotFound, "There is no such page."} // immutable
+var errNoPage error = httpError{http.StatusNotFound, "Page not found."} // immutable
 
 // noReason is the text for a form that lacks a reason. The reason is stored with what the form asks for.
 func noReason(with string) string {
-	return "Say why: the reason is missing. It is kept with the " + with + ", for others to see."
+	return "The reason is missing. The audit log keeps the reason of each " + with + "."
 }
 
 // shownPage answers a form with a page, such as the form itself with what was typed.
@@ -74,7 +74,7 @@ func (r *request) refuse(err error) {
 	}
 	known := r.httpErrorOf(err)
 	if known.status >= http.StatusInternalServerError && r.Context().Err() == nil {
-		r.warn("the console could not answer", "page", r.route.path, "error", err.Error())
+		r.warn("console request failed", "page", r.route.path, "error", err.Error())
 	}
 	if r.session != nil && r.Method != http.MethodHead && !r.isFragment() {
 		l := layout{title: http.StatusText(known.status), tab: "none", status: known.status}
@@ -114,10 +114,10 @@ func (r *request) httpErrorOf(err error) httpError {
 	if dberr.IsUnavailable(err) {
 		r.w.Header().Set("Retry-After", "5")
 		return httpError{http.StatusServiceUnavailable, away(err) +
-			" Messages stay pending, and run once that is over. The log of this process says what is wrong."}
+			" Messages stay pending until the database is available. The log of this process has the cause."}
 	}
 	return httpError{http.StatusInternalServerError,
-		"The database could not be asked, or something else went wrong. The log of this process says what."}
+		"The request failed. The log of this process has the cause."}
 }
 
 // answer is the status and the text for some errors.
@@ -132,29 +132,29 @@ type answer struct {
 func answers() []answer {
 	return []answer{
 		{to: []error{ops.ErrRedacted}, status: http.StatusForbidden,
-			text: "A part of the content is hidden from you: it can neither be edited, since it would be lost, nor be searched."},
+			text: "Part of the content is hidden from you. Hidden content cannot be edited or searched."},
 		{to: []error{ops.ErrForbidden}, status: http.StatusForbidden, text: "Permission denied."},
 		{to: []error{ops.ErrBusy, context.DeadlineExceeded}, status: http.StatusServiceUnavailable, retry: true,
-			text: "The database is busy: it did not answer within three seconds, or others look at the same time. Try again in a moment."},
+			text: "The database is busy: it did not answer within three seconds, or too many queries are running. Try again in a moment."},
 		{to: append(goneErrors(), schedule.ErrNotFound, projection.ErrUnknown), status: http.StatusNotFound,
-			text: "It is not there, or not any more."},
+			text: "This item does not exist or no longer exists."},
 		{to: []error{outbox.ErrSchemaOutdated}, status: http.StatusServiceUnavailable,
-			text: "The tables of the library are missing, or older than this console. Run the migrations: asyncmonolith migrate."},
-		{to: []error{errors.ErrUnsupported}, status: http.StatusNotFound, text: "This database does not have it."},
+			text: "The library's tables are missing or older than this console. Run the migrations: asyncmonolith migrate."},
+		{to: []error{errors.ErrUnsupported}, status: http.StatusNotFound, text: "This database does not support this feature."},
 		{to: []error{ops.ErrExpired}, status: http.StatusConflict,
-			text: "The plan is older than 10 minutes, and cannot be started any more. " +
-				"Plan it again: what it would change may be something else by now."},
+			text: "The plan is older than 10 minutes and can no longer be started. " +
+				"Plan again: other messages may match now."},
 		{to: []error{admin.ErrPayloadNotKept}, status: http.StatusConflict,
-			text: "The payload of one of these was not kept, so it cannot run again. Nothing was changed."},
-		{to: []error{admin.ErrNotOpen}, status: http.StatusConflict, text: "The breaker of the consumer is not open: its messages run."},
+			text: "The payload of one of the messages was not kept, so that message cannot run again. Nothing was changed."},
+		{to: []error{admin.ErrNotOpen}, status: http.StatusConflict, text: "The circuit breaker of the consumer is not open."},
 		{to: []error{admin.ErrNotPaused}, status: http.StatusConflict, text: "The consumer is not paused."},
 		{to: []error{ops.ErrInvalidState, ops.ErrInProgress}, status: http.StatusConflict,
-			text: "It is not in the state for that any more: another person was faster, or it is over. Look at it again."},
+			text: "This action no longer applies: the state has changed. Reload the page."},
 		{to: []error{schedule.ErrExpression}, status: http.StatusBadRequest,
-			text: "The expression or the zone cannot be read. An expression has five or six fields, or is a word such as @daily; " +
-				"a zone is a name such as Europe/Amsterdam."},
+			text: "The expression or zone is invalid. An expression has five or six fields, or is a macro such as @daily. " +
+				"A zone is a name such as Europe/Amsterdam."},
 		{to: []error{bus.ErrInvalidOption, bus.ErrInvalidText, bus.ErrTooLarge}, status: http.StatusBadRequest,
-			text: "Something that was asked for is not allowed, or cannot be read."},
+			text: "A value is invalid or not allowed."},
 	}
 }
 
@@ -173,9 +173,9 @@ func ignoreGone(err error) error {
 func away(err error) string {
 	switch dberr.ClassOf(err) {
 	case dberr.ReadOnly:
-		return "The database takes no changes: it is read-only."
+		return "The database is read-only."
 	case dberr.Exhausted:
-		return "The database has no connection, memory or room left."
+		return "The database has no free connection, memory or disk space."
 	default:
 		return "The database does not answer."
 	}

@@ -36,8 +36,8 @@ func (e *export) serve(r *request) error {
 	case err != nil && !e.begun:
 		return err
 	case err != nil: // the status is sent already: the last line says that the answer is not whole
-		r.warn("an export ended early", "error", err.Error())
-		_, _ = fmt.Fprintln(e.w, `{"v":1,"error":"the export ended early: it is not whole"}`)
+		r.warn("export ended early", "error", err.Error())
+		_, _ = fmt.Fprintln(e.w, `{"v":1,"error":"the export ended early and is incomplete"}`)
 	default:
 		e.begin()
 	}

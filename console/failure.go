@@ -70,7 +70,7 @@ func since(f admin.FailureGroup, fleet []admin.Process) string {
 	if after := f.FirstAt.Sub(started); !started.IsZero() && after >= 0 && after <= deployTime {
 		return duration(max(after, time.Second)) + " after " + f.FirstVersion + " started"
 	}
-	return "first met by " + f.FirstVersion
+	return "first seen in " + f.FirstVersion
 }
 
 func firstOf(names []string) string {

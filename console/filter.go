@@ -96,7 +96,7 @@ func (q *params) consumed() consumedFilter {
 		q.fail("outcome must be done, discarded or expired.")
 	}
 	if f.Header == "" && f.Value != "" {
-		q.fail("header is missing: it is the name of the header with that value.")
+		q.fail("header is missing: a value needs a header name.")
 	}
 	return f
 }

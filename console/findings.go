@@ -41,7 +41,7 @@ func (f finding) Remedies(v view) (all []remedy) {
 	switch f.Check {
 	case "circuit_breakers":
 		if strings.Contains(f.Remedy, "consumers probe") {
-			change(ops.Probe, "Try one now")
+			change(ops.Probe, "Probe")
 		}
 	case "pauses":
 		change(ops.Resume, "Resume")

@@ -66,7 +66,7 @@ func (r *request) isForKnownHost() error {
 	if len(r.config.Hosts) == 0 || knownHost(r.config.Hosts, r.Host) {
 		return nil
 	}
-	return httpError{http.StatusMisdirectedRequest, "This is not a console of the host that was asked for."}
+	return httpError{http.StatusMisdirectedRequest, "This host name is not allowed."}
 }
 
 func (r *request) isBelowPrefix() error {
@@ -84,11 +84,11 @@ func (r *request) isBelowPrefix() error {
 func (r *request) isShort() error {
 	if len(r.URL.RawQuery) > mostQuery {
 		return httpError{http.StatusRequestURITooLong,
-			fmt.Sprintf("The address is too long: at most %d bytes of it may stand behind the question mark.", mostQuery)}
+			fmt.Sprintf("The address is too long: the query may have at most %d bytes.", mostQuery)}
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil || len(query) > fewValues {
-		return httpError{http.StatusBadRequest, "The address cannot be read."}
+		return httpError{http.StatusBadRequest, "The address is invalid."}
 	}
 	r.query = query
 	return nil
@@ -101,8 +101,8 @@ func (r *request) isOurOwnPost() error {
 		return nil
 	}
 	if r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "" || r.origins.Check(r.Request) != nil {
-		return httpError{http.StatusForbidden, "Changes are taken from the console's own pages only. If this is one, " +
-			"a proxy has removed the headers Origin and Sec-Fetch-Site, or has changed Host: see Config.TrustedOrigins."}
+		return httpError{http.StatusForbidden, "Changes are accepted only from the console's own pages. If this is one, " +
+			"a proxy removed the headers Origin and Sec-Fetch-Site or changed Host: see Config.TrustedOrigins."}
 	}
 	return nil
 }
@@ -158,13 +158,13 @@ func (r *request) login() string {
 	return strings.ReplaceAll(r.config.LoginURL, urlMark, url.QueryEscape(back))
 }
 
-var errPanicked = errors.New("it has panicked")
+var errPanicked = errors.New("authorize panicked")
 
 // authorize calls Config.Authorize. A panic there does not grant access.
 func (r *request) authorize() (who ops.Principal, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.warn("Config.Authorize has panicked, and the request is refused", "stack", string(debug.Stack()))
+			r.warn("Config.Authorize panicked, request refused", "stack", string(debug.Stack()))
 			who, err = ops.Principal{}, errPanicked
 		}
 	}()
@@ -181,7 +181,7 @@ func (r *request) limited(wait time.Duration, what string) error {
 	}
 	r.w.Header().Set("Retry-After", fmt.Sprint(int(wait/time.Second)+1))
 	return httpError{http.StatusTooManyRequests,
-		fmt.Sprintf("There are too many %s of %s at once. Try again in a moment.", what, r.who.Name)}
+		fmt.Sprintf("Too many %s from %s. Try again in a moment.", what, r.who.Name)}
 }
 
 func (r *request) isRouted() error {
@@ -202,7 +202,7 @@ func (r *request) isRouted() error {
 
 func (r *request) hasRole() error {
 	if r.who.Role < r.route.role {
-		return httpError{http.StatusForbidden, fmt.Sprintf("This takes the role %s, and yours is %s.", r.route.role, r.who.Role)}
+		return httpError{http.StatusForbidden, fmt.Sprintf("This requires the role %s. Your role is %s.", r.route.role, r.who.Role)}
 	}
 	return nil
 }
@@ -220,15 +220,15 @@ func (r *request) hasForm() error {
 	}
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	if strings.TrimSpace(kind) != "application/x-www-form-urlencoded" {
-		return httpError{http.StatusUnsupportedMediaType, "A form is sent as application/x-www-form-urlencoded."}
+		return httpError{http.StatusUnsupportedMediaType, "Send forms as application/x-www-form-urlencoded."}
 	}
 	err := r.ParseForm()
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return httpError{http.StatusRequestEntityTooLarge, fmt.Sprintf("The form is too large: %d bytes are allowed.", mostBody)}
+		return httpError{http.StatusRequestEntityTooLarge, fmt.Sprintf("The form is too large: at most %d bytes are allowed.", mostBody)}
 	case err != nil || len(r.PostForm) > fewValues:
-		return httpError{http.StatusBadRequest, "The form cannot be read."}
+		return httpError{http.StatusBadRequest, "The form is invalid."}
 	}
 	r.form = r.PostForm
 	return nil

@@ -167,18 +167,18 @@ func (p *messagePage) past(crashes []operator.Crash, fleet []admin.Process) []ev
 	for _, e := range p.Errors {
 		text := fmt.Sprintf("run %d failed", e.Attempt)
 		if e.Uncounted {
-			text = "a run failed, which does not count"
+			text = "a run failed, not counted"
 		}
 		all = append(all, event{At: e.At, Text: text, Tone: "bad", Error: e.Error})
 	}
 	for _, s := range p.Steps {
-		text := fmt.Sprintf("step %q stored its result, after %s", s.Name, s.Took.Round(time.Millisecond))
+		text := fmt.Sprintf("step %q stored its result after %s", s.Name, s.Took.Round(time.Millisecond))
 		all = append(all, event{At: s.StartedAt.Add(s.Took), Text: text, Tone: "good"})
 	}
 	for _, c := range crashes {
-		text := "its process was lost"
+		text := "process lost"
 		if lost := processOf(fleet, c.Owner); lost != nil {
-			text = fmt.Sprintf("process %d of %s on %s was lost with it", lost.PID, lost.Program, lost.Host)
+			text = fmt.Sprintf("process %d of %s on %s was lost", lost.PID, lost.Program, lost.Host)
 		}
 		all = append(all, event{At: c.At, Text: text, Tone: "bad"})
 	}
@@ -190,7 +190,7 @@ func (p *messagePage) past(crashes []operator.Crash, fleet []admin.Process) []ev
 	}
 	if p.Kept != nil {
 		if !p.Kept.StartedAt.IsZero() {
-			all = append(all, event{At: p.Kept.StartedAt, Text: fmt.Sprintf("run %d began", max(p.Kept.Attempts, 1))})
+			all = append(all, event{At: p.Kept.StartedAt, Text: fmt.Sprintf("run %d started", max(p.Kept.Attempts, 1))})
 		}
 		all = append(all, event{At: p.Kept.FinishedAt, Text: p.Kept.Outcome, Tone: tone(p.Kept.Outcome), Error: p.Kept.Reason})
 	}

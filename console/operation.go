@@ -75,7 +75,7 @@ type rateForm struct {
 func (f *rateForm) read(q *params) {
 	f.id, f.rate, f.reason = q.needID("operation"), q.small("rate", mostRate, 0), q.text("reason")
 	if f.rate == 0 {
-		q.fail("rate is missing: how many messages change in a second.")
+		q.fail("rate is missing: give the messages per second.")
 	}
 }
 

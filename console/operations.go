@@ -167,10 +167,10 @@ func timesChanged(t ops.Target) string {
 func (o operation) narrowed(fields url.Values, ids []int64) (text string) {
 	var said []string
 	if o.Hidden {
-		said = append(said, "what is hidden")
+		said = append(said, "hidden text")
 	}
 	if len(ids) > 0 {
-		said = append(said, "ids among "+idsText(ids))
+		said = append(said, "ids "+idsText(ids))
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if name != "consumer" {
@@ -212,11 +212,11 @@ func idsText(ids []int64) string {
 func (o operation) Went() string {
 	switch {
 	case o.State == ops.Waiting || o.State == ops.Canary:
-		return "go first"
+		return "run first"
 	case o.Changed == 0 && !o.Open():
-		return "were to go first"
+		return "did not run"
 	default:
-		return "went first"
+		return "ran first"
 	}
 }
 

@@ -39,17 +39,17 @@ func parseOutcome(text string) outcome {
 func (o outcome) text() string {
 	said := map[string]string{
 		"due": "%s due now.", "rescheduled": "%s rescheduled.", "cancelled": "%s cancelled.",
-		"requeued": "%s requeued.", "discarded": "%s discarded.", "repeated": "%s produced again.",
-		"edited": "The message is edited and requeued.",
+		"requeued": "%s requeued.", "discarded": "%s discarded.", "repeated": "%s repeated.",
+		"edited": "The message was edited and requeued.",
 		"paused": "The consumer is paused.", "resumed": "The consumer is resumed.",
-		"probed": "One message of the consumer is tried within about a second.",
-		"fires":  "The schedule fires with the next look of a process.", "schedule paused": "The schedule is paused.",
+		"probed": "One message of the consumer runs within about a second.",
+		"fires":  "The schedule fires with the next poll of a process.", "schedule paused": "The schedule is paused.",
 		"schedule resumed": "The schedule is resumed.", "changed": "The schedule is changed.", "deleted": "The schedule is deleted.",
-		"shards": "%s resumed.", "undone": "The operation is undone: nothing was changed.",
-		"stopped": "The operation is stopped.", "continued": "The operation goes on.",
+		"shards": "%s resumed.", "undone": "The operation is undone. Nothing was changed.",
+		"stopped": "The operation is stopped.", "continued": "The operation is resumed.",
 		"started": "The operation is started.", "rate": "The rate is changed.",
-		"already": "The same was under way already: this is it, and nothing more was started.",
-		"nothing": "Nothing matches any more: nothing was planned.",
+		"already": "This operation was already in progress. No other was started.",
+		"nothing": "Nothing matches, so nothing was planned.",
 	}[o.code]
 	if !strings.Contains(said, "%s") {
 		return said
@@ -61,13 +61,13 @@ func (o outcome) text() string {
 	text := fmt.Sprintf(said, plural(n[0], "message"))
 	switch {
 	case n[1] > 0 && o.code == "requeued":
-		text += fmt.Sprintf(" %s poisoned: the insert id is pending again.", plural(n[1], "message stays", "messages stay"))
+		text += fmt.Sprintf(" %s poisoned: the insert id is already pending.", plural(n[1], "message stays", "messages stay"))
 	case n[1] > 0:
 		text += fmt.Sprintf(" %s.", plural(n[1],
-			"message stays as it was: a process holds it", "messages stay as they were: a process holds them"))
+			"message is unchanged: a process holds it", "messages are unchanged: a process holds them"))
 	}
 	if n[2] > 0 {
-		text += fmt.Sprintf(" %s there no more.", plural(n[2], "message was", "messages were"))
+		text += fmt.Sprintf(" %s.", plural(n[2], "message no longer exists", "messages no longer exist"))
 	}
 	return text
 }

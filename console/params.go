@@ -36,7 +36,7 @@ const mostText = 1000 // bytes of a value that is not raw
 func (q *params) text(name string) string {
 	text := q.raw(name)
 	if len(text) > mostText {
-		q.fail("%s is too long: %d bytes are allowed.", name, mostText)
+		q.fail("%s is too long: at most %d bytes are allowed.", name, mostText)
 		return ""
 	}
 	return text
@@ -55,7 +55,7 @@ func (q *params) id(name string) int64 {
 func (q *params) needID(name string) int64 {
 	id := q.id(name)
 	if id == 0 {
-		q.fail("%s is missing: it is the number of what the page is about.", name)
+		q.fail("%s is missing: an id is required.", name)
 	}
 	return id
 }
@@ -87,7 +87,7 @@ const mostChosen = 100 // messages that are chosen one by one
 // ids are those of messages.
 func (q *params) ids(name string) (ids []int64) {
 	if len(q.values[name]) > mostChosen {
-		q.fail("At most %d messages can be chosen by hand: choose all that match instead.", mostChosen)
+		q.fail("At most %d messages can be selected. Change all matching messages instead.", mostChosen)
 		return nil
 	}
 	for _, text := range q.values[name] {
@@ -105,7 +105,7 @@ func (q *params) uuid(name string) uuid.UUID {
 	}
 	id, err := uuid.Parse(text)
 	if err != nil || len(text) != len(uuid.Nil.String()) {
-		q.fail("%s is no message id: it has 32 hexadecimal digits in five parts.", name)
+		q.fail("%s is not a message id: a message id has 32 hexadecimal digits in five parts.", name)
 	}
 	return id
 }
@@ -114,7 +114,7 @@ func (q *params) uuid(name string) uuid.UUID {
 func (q *params) traceID(name string) string {
 	text := q.text(name)
 	if text != "" && !isTraceID(text) {
-		q.fail("%s is no trace id: it has 32 hexadecimal digits.", name)
+		q.fail("%s is not a trace id: a trace id has 32 hexadecimal digits.", name)
 	}
 	return text
 }

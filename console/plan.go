@@ -26,12 +26,12 @@ func (f *planForm) read(q *params) {
 		f.target.Projection, f.target.Version = q.text("projection"), q.version()
 		f.from = linkTo("projection", "name", f.target.Projection, "version", f.target.Version)
 	default:
-		q.fail("There is no such action.")
+		q.fail("Unknown action.")
 	}
 	if f.action == ops.Reschedule {
 		f.target.At = q.instant("at")
 		if f.target.At.IsZero() {
-			q.fail("Say when the messages are to be due.")
+			q.fail("The due time is missing.")
 		}
 	}
 }

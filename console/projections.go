@@ -98,7 +98,7 @@ func (all versions) index(name string, number int) int {
 func (all versions) of(name string, number int) (version, error) {
 	i := all.index(name, number)
 	if i < 0 {
-		return version{}, httpError{http.StatusNotFound, "There is no such version of a projection."}
+		return version{}, httpError{http.StatusNotFound, "No projection has this name and version."}
 	}
 	return all[i], nil
 }

@@ -110,7 +110,7 @@ func (r *request) overview() (operator.Overview, error) {
 		r.later = r.renewOverview
 	}
 	for _, u := range o.Unseen { // the page names the parts, and only the log has the reason
-		r.warn("a part of the overview could not be looked at", "parts", strings.Join(u.Parts, ", "), "error", u.Why)
+		r.warn("overview section not read", "parts", strings.Join(u.Parts, ", "), "error", u.Why)
 	}
 	return o, err
 }
@@ -124,6 +124,6 @@ func (r *request) queues() (queues, error) {
 // renewOverview goes on when the client has gone: its result is for the next request.
 func (r *request) renewOverview() {
 	if _, err := r.session.Overview(context.WithoutCancel(r.Context())); err != nil {
-		r.warn("the overview could not be made anew", "error", err.Error())
+		r.warn("overview not refreshed", "error", err.Error())
 	}
 }

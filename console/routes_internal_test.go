@@ -128,8 +128,8 @@ func TestOutcomes(t *testing.T) {
 		want string
 	}{
 		{outcome{"requeued", []int{3, 1, 2}},
-			"3 messages requeued. 1 message stays poisoned: the insert id is pending again. 2 messages were there no more."},
-		{outcome{"cancelled", []int{1, 2, 0}}, "1 message cancelled. 2 messages stay as they were: a process holds them."},
+			"3 messages requeued. 1 message stays poisoned: the insert id is already pending. 2 messages no longer exist."},
+		{outcome{"cancelled", []int{1, 2, 0}}, "1 message cancelled. 2 messages are unchanged: a process holds them."},
 		{outcome{"<b>", nil}, ""}, {outcome{"due", nil}, "0 messages due now."}, {outcome{"shards", []int{2}}, "2 halted shards resumed."},
 	} {
 		if got := c.o.text(); got != c.want {

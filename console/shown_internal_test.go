@@ -25,12 +25,12 @@ func TestSince(t *testing.T) {
 		first   time.Time
 		want    string
 	}{
-		{"v2", at.Add(40 * time.Second), "40 s after v2 started"}, {"v2", at.Add(3 * time.Hour), "first met by v2"}, {"v2",
-			at.Add(-time.Second), "first met by v2"},
-		{"v3", at.Add(time.Second), "first met by v3"}, {"v1", at, "first met by v1"}, {"", at, ""},
+		{"v2", at.Add(40 * time.Second), "40 s after v2 started"}, {"v2", at.Add(3 * time.Hour), "first seen in v2"}, {"v2",
+			at.Add(-time.Second), "first seen in v2"},
+		{"v3", at.Add(time.Second), "first seen in v3"}, {"v1", at, "first seen in v1"}, {"", at, ""},
 	} {
 		if got := since(admin.FailureGroup{Consumer: "mail", FirstVersion: c.version, FirstAt: c.first}, fleet); got != c.want {
-			t.Errorf("first met by %q at %s: got %q, want %q", c.version, c.first, got, c.want)
+			t.Errorf("first seen in %q at %s: got %q, want %q", c.version, c.first, got, c.want)
 		}
 	}
 }
@@ -187,7 +187,8 @@ func TestFires(t *testing.T) {
 func TestJSONTrouble(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"{\n\"a\": 1x}": "it is no JSON from line 2 on (invalid character 'x' after object key:value pair).", "{}": "it is JSON, but not what the consumer takes.",
+		"{\n\"a\": 1x}": "invalid JSON in line 2 (invalid character 'x' after object key:value pair).",
+		"{}":            "the JSON does not fit the payload type.",
 	} {
 		if got := jsonTrouble(text); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)

@@ -37,7 +37,7 @@
   function plan() {
     clearTimeout(timer);
     if (!canLook()) { if (stopped) say(stopped, true); return; }
-    if (Date.now() - active > idleAfter) { say("Paused after 30 minutes without input. Move to resume."); return; }
+    if (Date.now() - active > idleAfter) { say("Paused after 30 minutes without input. Move the pointer to resume."); return; }
     timer = setTimeout(look, every);
   }
 
@@ -50,9 +50,9 @@
       if (tag) headers["If-None-Match"] = tag;
       const answer = await fetch(location.href, { headers, redirect: "manual", cache: "no-store", credentials: "same-origin", signal: call.signal });
       if (answer.type === "opaqueredirect" || answer.status === 401 || (answer.ok && !answer.headers.get(header))) {
-        stopped = "You are not logged in any more: load the page again.";
+        stopped = "You are not logged in. Reload the page.";
       } else if (answer.status === 403 || answer.status === 404) {
-        stopped = "This page is there no more: load it again.";
+        stopped = "This page is no longer available. Reload the page.";
       } else if (answer.status === 200 && main.querySelector("#passes")) {
         location.replace(location.pathname + location.search); // it is there again, with its title and its tab
         return;
@@ -60,16 +60,16 @@
         tag = answer.headers.get("ETag") || "";
         const late = replace(await answer.text());
         seen = clock();
-        say(`Looked again at ${seen}${late ? "; what you are busy with stays as it was" : ""}.`);
+        say(`Refreshed at ${seen}${late ? "; sections in use stay unchanged" : ""}.`);
       } else if (answer.status === 304) {
         seen = clock();
-        say(`Looked again at ${seen}.`);
+        say(`Refreshed at ${seen}.`);
       } else if (!main.querySelector("#passes")) { // that page says it already
-        const why = answer.headers.get(header) === "error" ? await answer.text() : "Looks fail.";
-        say(`${why.trim()} What you see is of ${seen}.`, true);
+        const why = answer.headers.get(header) === "error" ? await answer.text() : "Refresh failed.";
+        say(`${why.trim()} This page is as of ${seen}.`, true);
       }
     } catch {
-      say(`There is no answer. What you see is of ${seen}.`, true);
+      say(`The server does not answer. This page is as of ${seen}.`, true);
     } finally {
       clearTimeout(giveUp);
       call.abort(); // what was not read of the answer holds a connection
@@ -158,7 +158,7 @@
   function count(form) {
     const n = form.querySelectorAll("input[name=id]:checked").length;
     const text = form.querySelector("[data-count]");
-    if (text) text.textContent = n === 0 ? "None chosen" : n === 1 ? "1 chosen:" : `${n} chosen:`;
+    if (text) text.textContent = n === 0 ? "None selected" : n === 1 ? "1 selected:" : `${n} selected:`;
     for (const button of form.querySelectorAll(".actions button")) button.disabled = n === 0;
   }
 

@@ -61,7 +61,7 @@ func TestADatabaseThatIsAwayIsABar(t *testing.T) {
 	closed.Store(true)
 	// An overview is kept for fifty times as long as it took, which may be seconds beside other tests.
 	testapp.Poll(t, "the overview says that it is old", 3*time.Minute, 100*time.Millisecond, func() bool {
-		return strings.Contains(s.get("").body, "The database does not answer. What is shown is as of <span")
+		return strings.Contains(s.get("").body, "The database does not answer. Values shown are as of <span")
 	})
 	if a := s.must(""); !strings.Contains(a.body, "consumer-03") {
 		t.Errorf("the overview: got %s, want the consumers from before", a)
@@ -87,9 +87,9 @@ func TestADatabaseThatIsAwayIsABar(t *testing.T) {
 func TestAPartThatWasNeverReadIsNotEmpty(t *testing.T) {
 	t.Parallel()
 	for table, texts := range map[string]texts{
-		"paused_consumers": {[]string{"Could not be read: queues.", "They could not be read."},
-			[]string{"No consumer has reported", "0 consumers"}},
-		"message_failures":  {[]string{"Could not be read: failures.", "They could not be read."}, []string{"No failure has been reported"}},
+		"paused_consumers": {[]string{"Could not be read: queues.", "Consumers could not be read."},
+			[]string{"No consumers yet", "0 consumers"}},
+		"message_failures":  {[]string{"Could not be read: failures.", "Failures could not be read."}, []string{"No failures were reported"}},
 		"message_processes": {[]string{"Could not be read: states, processes.", "6 consumers"}, []string{"0 programs"}},
 	} {
 		s := newSite(t, inWorld(t, "normal"), ops.Viewer)
@@ -105,14 +105,14 @@ func TestALivePageStaysWhileTheDatabaseIsAway(t *testing.T) {
 	v := s.visits(t, "messages")
 	closed.Store(true)
 	v.shows("#away", "The database does not answer.")
-	v.shows("#away", "What you see is of ")
+	v.shows("#away", "This page is as of ")
 	v.shows("#list", "consumer-")
 	if all := v.violations(); len(all) > 0 {
 		t.Errorf("a page below the bar: got %q", all)
 	}
 	v.complaints() // of the status
 	closed.Store(false)
-	v.shows("#live", "Looked again")
+	v.shows("#live", "Refreshed")
 	v.complaints() // of a look in between
 	if !eval[bool](v.tab, `document.querySelector("#away").hidden`) {
 		t.Error("the bar is there while the database answers")

@@ -32,7 +32,7 @@ func TestConsumedMessagesAreFiltered(t *testing.T) {
 		if got := len(inList.FindAllString(a.body, -1)); got != want {
 			t.Errorf("%q: got %d messages, want %d", query, got, want)
 		}
-		if want == 0 && !strings.Contains(a.body, "No consumed message that is kept matches") {
+		if want == 0 && !strings.Contains(a.body, "No consumed message matches") {
 			t.Errorf("%q: got %s, want that none matches", query, a)
 		}
 	}
@@ -50,10 +50,10 @@ func TestAConsumedMessageIsShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Operator)
 	s.reads("discarded", "message?id=2000002", texts{
-		[]string{"Message 2000002", "discarded", "error-02", "run 3 began", "840 ms", "payload-02", "tenant", "Repeat…", "2000001"}, nil})
-	s.reads("without a payload", "message?id=2000003", texts{[]string{"It was not kept."}, []string{"payload-03"}})
+		[]string{"Message 2000002", "discarded", "error-02", "run 3 started", "840 ms", "payload-02", "tenant", "Repeat…", "2000001"}, nil})
+	s.reads("without a payload", "message?id=2000003", texts{[]string{"The payload was not kept."}, []string{"payload-03"}})
 	s.as(ops.Viewer)
-	s.reads("to a viewer", "message?id=2000002", texts{[]string{"hidden from you"}, []string{"payload-02", secret, "Repeat…"}})
+	s.reads("to a viewer", "message?id=2000002", texts{[]string{"error texts are hidden"}, []string{"payload-02", secret, "Repeat…"}})
 	s.reads("the list, to a viewer", "consumed", texts{[]string{"discarded"}, []string{secret, "Repeat…", "Header"}})
 	if a := s.get("consumed?header=tenant&value=header-05"); a.status != http.StatusForbidden {
 		t.Errorf("a viewer filters by a header: got %s, want status 403", a)
@@ -78,7 +78,7 @@ func TestRepeatingConsumedMessages(t *testing.T) {
 		return v
 	}
 	s.reads("the question", "confirm?"+form(2000001, 2000002, 9).Encode(), texts{
-		[]string{"Repeat 2 messages?", "consumer-01", "consumer-02", "1 message is there no more", "Kept no longer"}, nil})
+		[]string{"Repeat 2 messages?", "consumer-01", "consumer-02", "1 message no longer exists", "No longer kept"}, nil})
 	if a := s.post("do", form(2000001, 2000003)); a.status != http.StatusConflict || !strings.Contains(a.body, "was not kept") {
 		t.Errorf("one without a payload: got %s, want status 409", a)
 	}

@@ -224,7 +224,8 @@ func TestConfirmingMany(t *testing.T) {
 			t.Errorf("got %d statements, want 10 at most", n)
 		}
 		if n := strings.Count(page.body, `<input type="hidden" name="id"`); n != 99 ||
-			!strings.Contains(page.body, "Cancel 99 messages?") || !strings.Contains(page.body, "1 message is there no more, and left out: 4711.") {
+			!strings.Contains(page.body, "Cancel 99 messages?") ||
+			!strings.Contains(page.body, "1 message no longer exists and is left out: 4711.") {
 			t.Errorf("got %d messages to confirm in %s, want 99, and that one is gone", n, page)
 		}
 	})
@@ -259,7 +260,7 @@ func TestLongExports(t *testing.T) {
 	defer answer.Body.Close()
 	lines, err := io.ReadAll(answer.Body)
 	if want := count(t, s.db, "SELECT count(*) FROM poisoned_messages"); err != nil || strings.Count(string(lines), "\n") != want ||
-		strings.Contains(string(lines), "not whole") {
+		strings.Contains(string(lines), "is incomplete") {
 		t.Errorf("got %d lines, %v, want %d", strings.Count(string(lines), "\n"), err, want)
 	}
 }
@@ -271,7 +272,7 @@ func TestABegunChangeIsClosed(t *testing.T) {
 	s.exec("INSERT INTO message_operations (kind, actor, reason, target, preview, state, rate, canary, canaries, after_id, up_to_id, changed, left_alone, note, created_at)"+
 		" VALUES ('export', 'ada', 'why', '{}', '', 'started', 0, 0, '', 0, 0, 0, 0, '', ?)", s.ago(time.Hour))
 	id := strconv.Itoa(count(t, s.db, "SELECT MAX(id) FROM message_operations"))
-	if page := s.must("operation?id=" + id).body; !strings.Contains(page, "Its outcome is not known") || !strings.Contains(page, "Stop…") {
+	if page := s.must("operation?id=" + id).body; !strings.Contains(page, "The outcome is unknown") || !strings.Contains(page, "Stop…") {
 		t.Errorf("got %s, want it to be closed from there", page)
 	}
 	s.post("do", url.Values{"do": {"stop"}, "operation": {id}, "reason": {"looked"}})

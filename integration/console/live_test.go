@@ -436,8 +436,8 @@ func TestLoggedOut(t *testing.T) {
 		{"the console refuses", "not logged in", func() { out.Store(true) }, nil},
 		{"a proxy redirects", "not logged in", func() { v.answerLooks(elsewhere) }, nil},
 		{"a proxy answers", "not logged in", func() { v.answerLooks(inPlace) }, given.Load},
-		{"the role is gone", "there no more", func() { v.as(ops.None) }, nil},
-		{"what the page is about is gone", "there no more", func() { v.answerLooks(http.NotFound) }, nil},
+		{"the role is gone", "no longer available", func() { v.as(ops.None) }, nil},
+		{"what the page is about is gone", "no longer available", func() { v.answerLooks(http.NotFound) }, nil},
 	} {
 		out.Store(false)
 		v.normal()
@@ -475,13 +475,13 @@ func TestLooksThatFail(t *testing.T) {
 	testapp.Eventually(t, "a look hangs", func() bool { return eval[int](v.tab, "now") > 0 })
 	v.hide()() // it would look at once now
 	for name, bad := range map[string]http.HandlerFunc{
-		"There is no answer": never,
-		"Looks fail":         func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "busy", http.StatusServiceUnavailable) },
+		"The server does not answer": never,
+		"Refresh failed":             func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "busy", http.StatusServiceUnavailable) },
 	} {
 		v.run("hang = 300")
 		v.answerLooks(bad)
 		v.shows("#away", name)
-		if name == "Looks fail" { // a busy machine may take longer than that for an answer
+		if name == "Refresh failed" { // a busy machine may take longer than that for an answer
 			v.run("hang = 20_000")
 			v.goesOn()
 			v.shows("#away", name)
@@ -494,7 +494,7 @@ func TestLooksThatFail(t *testing.T) {
 		v.run("hang = 20_000") // so may an answer that comes
 		v.normal()
 		v.shows("#list", v.change())
-		v.shows("#live", "Looked again")
+		v.shows("#live", "Refreshed")
 		if !eval[bool](v.tab, `document.querySelector("#away").hidden`) {
 			t.Errorf("%s: the bar is there after a look that went well", name)
 		}
@@ -549,7 +549,7 @@ func TestAFormInUseIsNotReplaced(t *testing.T) {
 			if !v.stays(busy) {
 				t.Fatalf("%s: %s was replaced, and somebody is busy with it", c.name, busy)
 			}
-			v.shows("#live", "what you are busy with stays as it was")
+			v.shows("#live", "sections in use stay unchanged")
 			c.letGo(v)
 			testapp.Poll(t, c.name+": what was let go is new", 20*time.Second, 20*time.Millisecond, func() bool { return !v.stays(busy) })
 		})
@@ -593,7 +593,7 @@ func TestOtherSections(t *testing.T) {
 		if eval[bool](v.tab, `document.querySelector("#groups") !== null`) {
 			t.Error("a section is still there that is no more")
 		}
-		v.shows("#failures h2", "Fails") // of whose messages none is poisoned now
+		v.shows("#failures h2", "Recent failures") // of whose messages none is poisoned now
 		if !v.stays(".me") || eval[string](v.tab, `document.querySelector(".me select").value`) != "dark" {
 			t.Error("the menu is not as it was")
 		}

@@ -60,32 +60,32 @@ func TestAnOperationWithoutARunnerSaysSo(t *testing.T) {
 	planned := planOf(s)
 	path := fmt.Sprintf("operation?id=%d", planned.ID)
 	const orphan = "No live process runs operations"
-	s.reads("a plan", path, texts{[]string{orphan, "It begins after ten seconds"}, nil})
+	s.reads("a plan", path, texts{[]string{orphan, "The operation starts after ten seconds"}, nil})
 	testapp.Must[ops.Operation](t)(s.session().Operations().Start(t.Context(), planned.ID,
 		ops.StartOptions{Reason: "because", Rate: 100, Canary: 10}))
-	s.reads("one that begins", path, texts{[]string{"It begins in 59 min", orphan, "10 go first", "as undone"},
-		[]string{"Remaining", "without a trace", "went first"}})
+	s.reads("one that begins", path, texts{[]string{"The operation starts in 59 min", orphan, "10 run first", "as undone"},
+		[]string{"Remaining", "without a trace", "ran first"}})
 	begins := func(in time.Duration) {
 		s.exec("UPDATE message_operations SET starts_at = ? WHERE id = ?", bun.Safe(testapp.In(s.db, in)), planned.ID)
 	}
 	begins(-24 * time.Second)
-	s.reads("one that was to begin", path, texts{[]string{"It was to begin 2", " s ago. " + orphan, "10 go first"},
-		[]string{"It begins", "Remaining"}})
+	s.reads("one that was to begin", path, texts{[]string{"The operation was due 2", " s ago. " + orphan, "10 run first"},
+		[]string{"The operation starts", "Remaining"}})
 
 	s.live("a-runner", "operations", "v1", "{}")
 	begins(-5 * time.Second)
 	s.reads("one that a runner takes", path,
-		texts{[]string{"s ago: a runner takes it within ten seconds."}, []string{orphan, "It begins", "Remaining"}})
+		texts{[]string{"s ago. A runner starts it within ten seconds."}, []string{orphan, "The operation starts", "Remaining"}})
 	begins(-5 * time.Minute)
-	s.reads("one that runners leave", path, texts{[]string{"It was to begin 5 min", " ago, and no live process has taken it"},
+	s.reads("one that runners leave", path, texts{[]string{"The operation was due 5 min", " ago. No live process has started it"},
 		[]string{orphan}})
 	begins(time.Hour)
-	s.reads("one that a runner takes later", path, texts{[]string{"It begins in 59 min"}, []string{orphan}})
+	s.reads("one that a runner takes later", path, texts{[]string{"The operation starts in 59 min"}, []string{orphan}})
 
 	s.exec("UPDATE message_operations SET state = 'running', changed = 1 WHERE id = ?", planned.ID)
-	s.reads("one that runs", path, texts{[]string{"10 went first", "Remaining"}, []string{orphan}})
+	s.reads("one that runs", path, texts{[]string{"10 ran first", "Remaining"}, []string{orphan}})
 	s.exec("UPDATE message_processes SET stopped_at = seen_at")
-	s.reads("one whose runner has gone", path, texts{[]string{"No process carries it out. " + orphan}, []string{"Remaining"}})
+	s.reads("one whose runner has gone", path, texts{[]string{"The operation makes no progress. " + orphan}, []string{"Remaining"}})
 }
 
 // TestAProcessWithoutAVersionRuns: that its version is not known does not mean that there is none.
@@ -94,9 +94,9 @@ func TestAProcessWithoutAVersionRuns(t *testing.T) {
 	s := newSite(t, inWorld(t, "normal"), ops.Viewer)
 	s.exec("UPDATE message_processes SET version = ''")
 	path := "group?consumer=consumer-03&fingerprint=" + fingerprint(3)
-	s.reads("a process without a version", path, texts{[]string{"Runs now version not known"}, []string{"no process"}})
+	s.reads("a process without a version", path, texts{[]string{"Live versions unknown"}, []string{"no process"}})
 	s.exec("UPDATE message_processes SET stopped_at = seen_at")
-	s.reads("no process", path, texts{[]string{"Runs now no process"}, []string{"not known"}})
+	s.reads("no process", path, texts{[]string{"Live versions no process"}, []string{"unknown"}})
 }
 
 // TestWhatIsNotReportedYet is not said to be nothing.
@@ -104,14 +104,14 @@ func TestWhatIsNotReportedYet(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Viewer)
 	s.exec("DELETE FROM message_failures")
-	s.reads("no failure", "", texts{[]string{"No failure has been reported in the last 30 days."}, []string{"within an hour", "No run"}})
+	s.reads("no failure", "", texts{[]string{"No failures were reported in the last 30 days."}, []string{"in the last hour", "No run"}})
 
 	s = newSite(t, s.db, ops.Viewer) // with an overview of its own
 	s.exec("DELETE FROM message_minutes")
-	s.reads("nothing", "", texts{[]string{"Nothing has been reported within an hour: processes report every 15 s.",
+	s.reads("nothing", "", texts{[]string{"Nothing was reported in the last hour. Processes report every 15 s.",
 		"nothing reported"}, []string{"No failure", "no runs", " 0.0 "}})
 	s.reads("nothing of a consumer", "consumer?name=consumer-03",
-		texts{[]string{"Nothing has been reported within the last 48 hours"}, []string{"Nothing has run"}})
+		texts{[]string{"Nothing was reported in the last 48 hours"}, []string{"Nothing has run"}})
 }
 
 // TestAGroupIsCalledByWhatFailed, and by the type of its errors only where their texts are hidden.
@@ -144,7 +144,7 @@ func TestAMessageOfAPausedConsumer(t *testing.T) {
 	of := func(consumer string) string {
 		return fmt.Sprintf("message?id=%d", count(t, s.db, "SELECT max(id) FROM consumer_messages WHERE consumer_type = ?", consumer))
 	}
-	s.reads("paused", of("consumer-01"), texts{[]string{", by person-00: note-00. To the consumer"}, nil})
+	s.reads("paused", of("consumer-01"), texts{[]string{", by person-00: note-00. View consumer"}, nil})
 	s.reads("not paused", of("consumer-03"), texts{nil, []string{"has been paused", "person-00"}})
 }
 
@@ -166,7 +166,7 @@ func TestPlansOfOthers(t *testing.T) {
 	s.exec("DELETE FROM message_operations")
 	s.exec("INSERT INTO message_operations (kind, actor, reason, note, preview, target, state, rate, canary, canaries, after_id, up_to_id, changed, left_alone, created_at) SELECT 'requeue', 'grace', '', '', '{}', '{}', 'planned', 1, 0, '[]', 0, 0, 0, 0, ? FROM consumer_messages LIMIT 60", s.ago(0))
 	s.reads("plans of others only", "operations",
-		texts{[]string{"These are plans of others only.", "Next page"}, []string{"grace", "No change was made"}})
+		texts{[]string{"This page has only plans of other people.", "Next page"}, []string{"grace", "No changes yet"}})
 	planOf(s)
 	s.reads("a plan of hers", "operations", texts{[]string{"planned", "ada"}, []string{"grace"}})
 	s.exec("UPDATE message_operations SET state = 'undone' WHERE actor = 'grace'")
@@ -187,8 +187,8 @@ func TestAScheduleThatCannotFire(t *testing.T) {
 	s := newSite(t, inWorld(t, "normal"), ops.Operator)
 	s.exec("UPDATE scheduled_messages SET run_at = available_after")
 	s.exec("UPDATE schedule_fires SET recent = '[]' WHERE schedule_id NOT IN (SELECT id FROM scheduled_messages WHERE last_error IS NOT NULL)")
-	s.reads("one that cannot", "schedules?name=schedule-03", texts{[]string{"cannot fire"}, []string{"runs once more"}})
-	s.reads("one that can", "schedules?name=schedule-02", texts{[]string{"runs once more"}, []string{"cannot fire"}})
+	s.reads("one that cannot", "schedules?name=schedule-03", texts{[]string{"cannot fire"}, []string{"extra fire"}})
+	s.reads("one that can", "schedules?name=schedule-02", texts{[]string{"extra fire"}, []string{"cannot fire"}})
 }
 
 // TestACureHasItsPage: the service names a command, and the console the page.
