@@ -270,7 +270,7 @@ func (s Search) rows() (rows store.PendingSearch, err error) {
 		return rows, fmt.Errorf("%w: a message id, a trace id or a header is needed", bus.ErrInvalidOption)
 	}
 	if s.Header == "" && s.Value != "" {
-		return rows, fmt.Errorf("%w: a value without the name of its header", bus.ErrInvalidOption)
+		return rows, fmt.Errorf("%w: a header value without a header name", bus.ErrInvalidOption)
 	}
 	if s.TraceID != "" {
 		if id, err := hex.DecodeString(s.TraceID); err != nil || len(id) != 16 {
@@ -300,7 +300,7 @@ func (p Cursor) read() (at store.FindPlace, err error) {
 		err = json.Unmarshal(text, &at)
 	}
 	if err != nil || at == (store.FindPlace{}) || at.Most && at.End {
-		return at, fmt.Errorf("place %q: %w: only what Find returned is allowed", p.After, bus.ErrInvalidOption)
+		return at, fmt.Errorf("cursor %q: %w: only a cursor that Find returned is allowed", p.After, bus.ErrInvalidOption)
 	}
 	return at, nil
 }

@@ -33,7 +33,7 @@ func ExampleClient_Explain() {
 	case e.Reason == admin.Paused:
 		fmt.Println("resume", e.Message.Consumer)
 	default:
-		fmt.Println(e.Text) // It is due in 1m30s, at 2026-01-02T03:04:05Z.
+		fmt.Println(e.Text) // Due in 1m30s, at 2026-01-02 03:04:05 UTC.
 	}
 }
 

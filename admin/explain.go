@@ -92,9 +92,9 @@ func (x *explainer) because(reason State, format string, args ...any) error {
 func (x *explainer) due() string {
 	at := x.e.Message.AvailableAt
 	if at.After(x.now) {
-		return fmt.Sprintf("It is due at %s.", flow.Instant(at))
+		return fmt.Sprintf("Due at %s.", flow.Instant(at))
 	}
-	return fmt.Sprintf("It has been due since %s.", flow.Instant(at))
+	return fmt.Sprintf("Due since %s.", flow.Instant(at))
 }
 
 func (x *explainer) explainClaim(context.Context) error {
@@ -102,12 +102,12 @@ func (x *explainer) explainClaim(context.Context) error {
 	case c == nil:
 		return nil
 	case c.Expired:
-		return x.because(LeaseExpired, "Owner %s claimed it at %s and has not renewed its lease, which ended %s ago. A processor takes it back "+
-			"once it has run for a third of its lease, and counts a crash.",
+		return x.because(LeaseExpired, "Owner %s claimed the message at %s. Its lease ended %s ago. A processor that has run for a third of "+
+			"its own lease takes the message back and counts a crash.",
 			c.Owner, flow.Instant(c.ClaimedAt), flow.Rounded(x.now.Sub(c.LeasedUntil)))
 	default:
-		return x.because(Leased, "Owner %s claimed it at %s%s, and holds it until %s unless it renews its lease. It runs there, or waits for a "+
-			"worker.", c.Owner, flow.Instant(c.ClaimedAt), besides(c.Messages-1), flow.Instant(c.LeasedUntil))
+		return x.because(Leased, "Owner %s claimed the message at %s%s. The lease ends at %s unless renewed. The message runs there or waits "+
+			"for a worker.", c.Owner, flow.Instant(c.ClaimedAt), besides(c.Messages-1), flow.Instant(c.LeasedUntil))
 	}
 }
 
@@ -128,9 +128,9 @@ func (x *explainer) explainConsumer(ctx context.Context) error {
 		return nil
 	}
 	if !x.known {
-		_ = x.because(NoConsumer, "No consumer %q is registered here. It waits for a program that has one, by name or by alias.", m.Consumer)
+		_ = x.because(NoConsumer, "No consumer %q is registered here. The message waits for a program with it, by name or alias.", m.Consumer)
 	} else {
-		_ = x.because(OtherPayload, "Consumer %q handles %q here, not %q. It waits for a program whose consumer handles that, by name or alias.",
+		_ = x.because(OtherPayload, "Consumer %q handles %q here, not %q. The message waits for a program whose consumer does, by name or alias.",
 			m.Consumer, access.PayloadTypes(x.consumer), m.PayloadType)
 	}
 	x.explainFleet(others)
@@ -180,7 +180,7 @@ func (x *explainer) explainCircuit(ctx context.Context) error {
 		if since, reason, open := circuit.Tripped(); open {
 			x.e.CircuitError, x.e.Since = errorlog.Text(reason), since
 			return x.because(CircuitOpen, "%s The circuit of consumer %q has been open in this process since %s. One message at a time probes "+
-				"whether that is over.", x.due(), name, flow.Instant(since))
+				"the circuit.", x.due(), name, flow.Instant(since))
 		}
 	}
 	others, err := x.fleet(ctx)
@@ -203,7 +203,7 @@ func (x *explainer) explainCircuit(ctx context.Context) error {
 	if !x.e.Since.IsZero() {
 		since = " since " + flow.Instant(x.e.Since)
 	}
-	return x.because(CircuitOpen, "%s The circuit of consumer %q is open in every process that consumes it%s: %s.", x.due(), name, since,
+	return x.because(CircuitOpen, "%s The circuit of consumer %q is open in all processes that have it%s: %s.", x.due(), name, since,
 		said(others.takers))
 }
 
@@ -215,10 +215,10 @@ func (x *explainer) explainDelay(context.Context) error {
 	wait, at := flow.Rounded(m.AvailableAt.Sub(x.now)), flow.Instant(m.AvailableAt)
 	if m.Attempts > 0 {
 		x.e.Until = m.AvailableAt
-		return x.because(Delayed, "%d of its runs failed; it is due again in %s, at %s.", m.Attempts, wait, at)
+		return x.because(Delayed, "Failed runs: %d. Due again in %s, at %s.", m.Attempts, wait, at)
 	}
 	x.e.Until = m.AvailableAt
-	return x.because(Delayed, "It is due in %s, at %s.", wait, at)
+	return x.because(Delayed, "Due in %s, at %s.", wait, at)
 }
 
 // explainLimit checks whether the consumer's concurrency limit is reached.
@@ -247,8 +247,8 @@ func (x *explainer) explainLimit(ctx context.Context) error {
 	if taken < limit {
 		return nil
 	}
-	return x.because(Limited, "%s Its consumer is at the limit %q of %d, which is taken by owner %s. It runs when one of them has a worker "+
-		"for it, or gives up its place.",
+	return x.because(Limited, "%s The limit %q of %d is reached by owner %s. The message runs when an owner has a free worker or releases "+
+		"a slot.",
 		x.due(), shown, limit, strings.Join(by, ", "))
 }
 
@@ -269,7 +269,7 @@ func (x *explainer) explainRate(ctx context.Context) error {
 		who  string
 		rate *store.Rate
 		lane int64
-	}{{"Its consumer", rate, 0}, {"Its key", flow.KeyRateOf(x.consumer), store.Lane(x.e.Message.OrderingKey)}} {
+	}{{"The consumer", rate, 0}, {"The key", flow.KeyRateOf(x.consumer), store.Lane(x.e.Message.OrderingKey)}} {
 		rate := of.rate
 		if rate == nil {
 			continue
@@ -280,7 +280,7 @@ func (x *explainer) explainRate(ctx context.Context) error {
 		}
 		if wait > 0 {
 			x.e.Until = x.now.Add(wait)
-			return x.because(RateLimited, "%s %s starts %d in %s, in all processes together, and that is used up: the next may start in %s.",
+			return x.because(RateLimited, "%s %s starts at most %d in %s in all processes together. The next may start in %s.",
 				x.due(), of.who, rate.N, rate.Per, flow.Rounded(wait))
 		}
 	}
@@ -292,11 +292,11 @@ func (x *explainer) explainSuspect(context.Context) error {
 	case 0:
 		return nil
 	case 1:
-		return x.because(Suspect, "%s Its last process was lost while it held the message, so a process runs at most %d like it at a time, and "+
-			"more and more while they survive.", x.due(), flow.FewSuspects)
+		return x.because(Suspect, "%s The last process was lost while it held the message. Each process runs at most %d such messages at "+
+			"once, and more while it survives them.", x.due(), flow.FewSuspects)
 	default:
-		return x.because(Suspect, "%s Its last %d processes were lost while they held the message, so it runs alone among suspects, or beside "+
-			"others like it once many have survived that, in a process that has lived for a while and has seen no other lost.", x.due(), crashes)
+		return x.because(Suspect, "%s The last %d processes were lost while they held the message. The message runs without other suspects, or "+
+			"with some once many have survived, in a process that has run for a while and has seen no other lost.", x.due(), crashes)
 	}
 }
 
@@ -305,7 +305,7 @@ func (x *explainer) explainDeadline(context.Context) error {
 	if !ok || !x.now.After(by) {
 		return nil
 	}
-	return x.because(Expired, "It was to start by %s, %s ago. The process that claims it has it %s.",
+	return x.because(Expired, "The deadline %s passed %s ago. The message is %s once a processor claims it.",
 		flow.Instant(by), flow.Rounded(x.now.Sub(by)), late)
 }
 
@@ -315,8 +315,8 @@ func (x *explainer) explainReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_ = x.because(Ready, "It has been due since %s and waits for a processor with room for consumer %q. If it stays, see whether "+
-		"processors run, and what they are at.", flow.Instant(x.e.Message.AvailableAt), x.e.Message.Consumer)
+	_ = x.because(Ready, "Due since %s. The message waits for a processor with a free worker for consumer %q. If this persists, check "+
+		"that processors run and are not busy.", flow.Instant(x.e.Message.AvailableAt), x.e.Message.Consumer)
 	x.explainFleet(others)
 	return nil
 }
@@ -330,7 +330,7 @@ func explainPoisoned(row store.Poisoned) Explanation {
 	}
 	return Explanation{Reason: Poisoned, Message: m, PoisonedAt: row.PoisonedAt.Time,
 		Since: row.PoisonedAt.Time,
-		Text:  fmt.Sprintf("It was poisoned at %s, %s. It waits until it is requeued or discarded.", flow.Instant(row.PoisonedAt.Time), why)}
+		Text:  fmt.Sprintf("Poisoned at %s, %s. The message waits to be requeued or discarded.", flow.Instant(row.PoisonedAt.Time), why)}
 }
 
 // besides describes the other messages of a claim.
@@ -339,9 +339,9 @@ func besides(others int) string {
 	case others <= 0:
 		return ""
 	case others == 1:
-		return ", together with 1 other that is not done yet"
+		return ", with 1 other unfinished message"
 	}
-	return fmt.Sprintf(", together with %d others that are not done yet", others)
+	return fmt.Sprintf(", with %d other unfinished messages", others)
 }
 
 // counted formats a count with its noun, which gets the plural ending unless n is 1.

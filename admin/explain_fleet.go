@@ -59,13 +59,13 @@ func (x *explainer) explainFleet(f fleet) {
 		if x.e.Reason == Ready && x.client.operates() {
 			x.e.Reason = NoLiveProcess
 			x.e.Text = fmt.Sprintf(
-				"%s No process that consumes it has reported in the last 7 days: start one with consumer %q for payload type %q.", due,
+				"%s No process with this consumer has reported in the last 7 days. Start one with consumer %q for payload type %q.", due,
 				x.e.Message.Consumer, x.e.Message.PayloadType,
 			)
 		} else if x.e.Reason == Ready {
 			x.e.Reason = NoLiveProcess
-			x.e.Text = fmt.Sprintf("%s No process that consumes it has reported in the last 7 days, although this program has consumer %q: "+
-				"start a processor.", due, x.e.Message.Consumer)
+			x.e.Text = fmt.Sprintf("%s No process with this consumer has reported in the last 7 days. This program has consumer %q: start a "+
+				"processor.", due, x.e.Message.Consumer)
 		}
 	case len(f.takers) == 0:
 		last, ended := f.gone[0], "was last seen"
@@ -73,12 +73,14 @@ func (x *explainer) explainFleet(f fleet) {
 			ended = "stopped"
 		}
 		x.e.Reason, x.e.Since = NoLiveProcess, last.SeenAt
-		x.e.Text = fmt.Sprintf("%s No live process consumes it. The last one, %s, %s at %s.", due, last.said(), ended, flow.Instant(last.SeenAt))
+		x.e.Text = fmt.Sprintf(
+			"%s No live process consumes the message. The last one, %s, %s at %s.", due, last.said(), ended, flow.Instant(last.SeenAt),
+		)
 	case !slices.ContainsFunc(f.takers, func(p Process) bool { return p.Running < p.Limit }):
 		x.e.Reason = Saturated
-		x.e.Text = fmt.Sprintf("%s Every process that consumes it was at its limit in its last report: %s.", due, said(f.takers))
+		x.e.Text = fmt.Sprintf("%s No process that consumes the message had a free worker at its last report: %s.", due, said(f.takers))
 	case x.elsewhere, x.client.operates():
-		x.e.Text = fmt.Sprintf("%s It is consumed by %s and waits for a free worker there.", due, said(f.takers))
+		x.e.Text = fmt.Sprintf("%s The message waits for a free worker in %s.", due, said(f.takers))
 	}
 }
 

@@ -18,7 +18,7 @@ func (x *explainer) explainKey(ctx context.Context) error {
 	}
 	names, unless := access.Names(x.consumer), ""
 	if !x.known {
-		names, unless = []string{x.e.Message.Consumer}, ", if its consumer runs those of a key in their order"
+		names, unless = []string{x.e.Message.Consumer}, ", if its consumer keeps the order of keys"
 	}
 	blocked, found, err := x.store.Keys.BlockedBy(ctx, x.db, names, x.row.Lane)
 	if err != nil {
@@ -27,7 +27,7 @@ func (x *explainer) explainKey(ctx context.Context) error {
 	if found {
 		x.e.Since = blocked.Since.Time
 		return x.because(KeyBlocked,
-			"Message %d of key %q was poisoned at %s, and the others of the key wait until it is requeued or discarded.",
+			"Message %d of key %q was poisoned at %s. The key's other messages wait until it is requeued or discarded.",
 			blocked.Poisoned, blocked.OrderKey, flow.Instant(blocked.Since.Time))
 	}
 	id, found, err := x.store.Keys.FirstOfLane(ctx, x.db, names, x.row.Lane)
@@ -43,7 +43,7 @@ func (x *explainer) explainKey(ctx context.Context) error {
 	if err := before.explain(ctx); err != nil {
 		return err
 	}
-	return x.because(BehindKey, "It waits behind message %d of key %q%s, about which: %s", id, first.OrderKey, unless, before.e.Text)
+	return x.because(BehindKey, "Waits for message %d of key %q%s. About that message: %s", id, first.OrderKey, unless, before.e.Text)
 }
 
 // explainShare checks whether the concurrency limit of the message's key is reached.
@@ -55,13 +55,13 @@ func (x *explainer) explainShare(ctx context.Context) error {
 	used, err := x.store.Keys.UsedOfLane(ctx, x.db, source, x.row.Lane)
 	taken, crashed := used.Held, ""
 	if used.Crashed > 0 && x.e.Message.Crashes == 0 {
-		taken, crashed = used.Held+used.Crashed, fmt.Sprintf(", %d that crashed have their places,", used.Crashed)
+		taken, crashed = used.Held+used.Crashed, fmt.Sprintf(", and %d that crashed keep their places.", used.Crashed)
 	}
 	if err != nil || taken < x.keyConcurrency() {
 		return err
 	}
-	return x.because(KeyLimited, "%s %d messages of key %q are claimed%s and consumer %q runs no more of a key at once, in all processes "+
-		"together.", x.due(), used.Held, x.row.OrderKey, cmp.Or(crashed, ","), x.consumer.Name())
+	return x.because(KeyLimited, "%s %d messages of key %q are claimed%s Consumer %q runs no more of a key at once, in all processes "+
+		"together.", x.due(), used.Held, x.row.OrderKey, cmp.Or(crashed, "."), x.consumer.Name())
 }
 
 // keyConcurrency is how many messages of a key the consumer runs at once; 0 is no limit.

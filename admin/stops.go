@@ -242,7 +242,7 @@ func (s *stops) rate(q Queue) Explanation {
 	if q.Ready == 0 || c.Rate == 0 || wait <= 0 {
 		return Explanation{}
 	}
-	return Explanation{Reason: RateLimited, Text: fmt.Sprintf("%d in %s are used up", c.Rate, c.RatePer), Until: s.now.Add(wait)}
+	return Explanation{Reason: RateLimited, Text: fmt.Sprintf("%d in %s used up", c.Rate, c.RatePer), Until: s.now.Add(wait)}
 }
 
 // busy reports a consumer whose processes have no free worker. Their last reports may be a report

@@ -13,8 +13,8 @@ import (
 
 // Causes that end an apply early.
 var (
-	errLost     = errors.New("the lease of the operation was lost")       // immutable
-	errStopping = fmt.Errorf("the runner stops, and waited %s", stopTime) // immutable
+	errLost     = errors.New("the operation's lease was lost")                // immutable
+	errStopping = fmt.Errorf("the runner stopped after waiting %s", stopTime) // immutable
 )
 
 // apply carries out an operation that needs the application's code, in one call. If it is
@@ -54,9 +54,9 @@ func (w *work) apply(ctx context.Context, kind kind, row store.Operation, target
 		return err
 	case err != nil:
 		w.log.Warn("operation failed", "error", err.Error(), "changed", n)
-		note := "it failed"
+		note := "failed"
 		if abandoned {
-			note = "it was given up: a function of the projection has not returned in time, and may still run"
+			note = "abandoned: a function of the projection did not return in time and may still run"
 		}
 		note += foreign + said(err)
 		return w.change(after, store.OperationChange{State: string(Paused), Note: &note, Free: true, Changed: int64(n)})

@@ -84,11 +84,11 @@ func (w *work) judge(ctx context.Context, row store.Operation) error {
 	}
 	switch {
 	case failed*badPart > len(t.IDs):
-		return w.pause(ctx, fmt.Sprintf("%d of the %d that went first have failed again", failed, len(t.IDs)))
+		return w.pause(ctx, fmt.Sprintf("%d of %d canary messages failed again", failed, len(t.IDs)))
 	case waiting == 0:
 		return w.change(ctx, store.OperationChange{State: string(Running), Lease: lease})
 	case row.Now.Sub(t.Since) > trialTime:
-		return w.pause(ctx, fmt.Sprintf("%d of the %d that went first have not run within %s", waiting, len(t.IDs), trialTime))
+		return w.pause(ctx, fmt.Sprintf("%d of %d canary messages have not run within %s", waiting, len(t.IDs), trialTime))
 	default:
 		return w.change(ctx, store.OperationChange{Lease: lease})
 	}
@@ -105,9 +105,9 @@ func (w *work) comesBack(ctx context.Context, row store.Operation) (bool, error)
 	if err != nil || n*badPart <= len(t.Sample) {
 		return false, err
 	}
-	of := "that were requeued"
+	of := "requeued"
 	if t.Each > 1 {
-		of += " and were looked at"
+		of += " and sampled"
 	}
-	return true, w.pause(ctx, fmt.Sprintf("%d of the %d %s are poisoned again", n, len(t.Sample), of))
+	return true, w.pause(ctx, fmt.Sprintf("%d of %d %s messages are poisoned again", n, len(t.Sample), of))
 }

@@ -74,7 +74,7 @@ func (c causes) poisoned() (found []Finding) {
 			text += ", the oldest for " + roughly(q.OldestPoisoned)
 		}
 		found = append(found, critical(q.Consumer, sentence(text, c.failed(q.Consumer)), fmt.Sprintf(
-			"Mend what they failed at, and requeue or discard them. See the errors: asyncmonolith poisoned groups --consumer %[1]s "+
+			"Fix the cause, then requeue or discard them. See the errors: asyncmonolith poisoned groups --consumer %[1]s "+
 				"--show-payloads. Requeue them: asyncmonolith requeue --consumer %[1]s.", word(q.Consumer))))
 	}
 	return found
@@ -91,7 +91,7 @@ func (c causes) blocked() (found []Finding) {
 				text += ", the first for " + c.since(stop.Since)
 			}
 			found = append(found, critical(q.Consumer, sentence(text, ""),
-				"Mend what the poisoned messages failed at, and requeue or discard them. List the keys: asyncmonolith messages blocked-keys."))
+				"Fix the cause, then requeue or discard the poisoned messages. List the keys: asyncmonolith messages blocked-keys."))
 		}
 	}
 	return found
@@ -108,7 +108,7 @@ func (c causes) circuits() (found []Finding) {
 		if i < 0 || q.Breaker != nil && told[*q.Breaker] {
 			continue
 		}
-		remedy := "Mend what it depends on: it goes on by itself."
+		remedy := "Fix the dependency: the consumer then resumes."
 		if q.Breaker != nil {
 			told[*q.Breaker] = true
 			remedy += fmt.Sprintf(" To try one message now: asyncmonolith consumers probe %s.", word(q.Consumer))
@@ -146,8 +146,8 @@ func (c causes) noProcess() (found []Finding) {
 		}
 		told = append(told, u.Consumer)
 		found = append(found, critical(u.Consumer, c.unhandledText(u.Consumer),
-			"Start a program that has this consumer with this payload type. After a rename, give it the former name as an alias; "+
-				"if they are not wanted any more, cancel them."))
+			"Start a program that has this consumer with this payload type. After a rename, add the former name as an alias. "+
+				"Cancel messages that are not needed."))
 	}
 	return found
 }

@@ -176,7 +176,7 @@ func (s access) changeAfter(
 	c.Changed = int64(changed)
 	end := store.OperationChange{State: string(Done), Changed: c.Changed, Finished: true}
 	if err != nil {
-		text := "it failed" + foreign + said(err)
+		text := "failed" + foreign + said(err)
 		end.State, end.Note = string(Stopped), &text
 	}
 	within, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), stepTime, errStepTime)

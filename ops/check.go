@@ -52,11 +52,11 @@ func attention(o summary) []Finding {
 	return all
 }
 
-const curable = "Look again. If it stays so, give this user of the database the right to look, or see what the database is busy with."
+const curable = "Try again. If this persists, grant the database user the missing privilege, or check the load of the database."
 
 // unseen is the finding for a part that could not be read.
 func unseen(err error) Finding {
-	return Finding{Severity: Warning, Text: "It could not be looked at.", Remedy: curable, cause: said(err)}
+	return Finding{Severity: Warning, Text: "The check could not run.", Remedy: curable, cause: said(err)}
 }
 
 // said returns an error's text for people. A driver's connection error may contain the database's
@@ -73,7 +73,7 @@ func named(check string, found []Finding) []Finding {
 	if len(found) > mostFindings {
 		text := fmt.Sprintf("There are %d more like this.", len(found)-mostFindings)
 		found = append(found[:mostFindings:mostFindings], Finding{
-			Severity: found[mostFindings].Severity, Text: text, Remedy: "Cure these first, and look again.",
+			Severity: found[mostFindings].Severity, Text: text, Remedy: "Fix these first and check again.",
 		})
 	}
 	for i := range found {
@@ -106,15 +106,15 @@ func (c causes) troubled(fleet []admin.Process) (found []Finding) {
 		if len(p.Stuck) > 0 {
 			found = append(found, critical(processName(p),
 				fmt.Sprintf("Consumers ignore their timeout and still run: %s.", strings.Join(p.Stuck, ", ")),
-				"Have them return when their context ends, and restart this process."))
+				"Make them return when their context ends. Restart this process."))
 		}
 		for _, circuit := range slices.DeleteFunc(slices.Clone(p.OpenCircuits), told) {
-			what := "Circuit open, or broker away"
+			what := "Circuit open or broker down"
 			if !circuit.Since.IsZero() {
 				what += " for " + c.since(circuit.Since)
 			}
 			what = sentence(what+": "+circuit.Consumer, quoted(circuit.Reason))
-			found = append(found, critical(processName(p), what, "Mend what it depends on: it goes on by itself."))
+			found = append(found, critical(processName(p), what, "Fix the dependency: processing then resumes."))
 		}
 	}
 	return found
@@ -132,8 +132,8 @@ func (d *doctor) checkProjections(ctx context.Context, db bun.IDB) (found []Find
 	}
 	for _, s := range states {
 		if s.Status == store.Halted {
-			found = append(found, critical(s.Name, fmt.Sprintf("Version %d, shard %d, has halted at position %d.", s.Version, s.Shard, s.Position),
-				"Read its error, mend what it failed at, and resume it."))
+			found = append(found, critical(s.Name, fmt.Sprintf("Version %d, shard %d halted at position %d.", s.Version, s.Shard, s.Position),
+				"Read the error, fix the cause, and resume it."))
 		}
 	}
 	return found, err

@@ -30,9 +30,9 @@ func TestDatabaseAddressesAreNotShown(t *testing.T) {
 		err  error
 		want string
 	}{
-		{refused, "It could not be looked at: the database does not answer."},
+		{refused, "The check could not run: the database does not answer."},
 		{errors.New("permission denied for table consumer_messages"),
-			"It could not be looked at: permission denied for table consumer_messages."},
+			"The check could not run: permission denied for table consumer_messages."},
 	} {
 		if got := session.told([]Finding{unseen(test.err)})[0].Text; got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)

@@ -35,7 +35,7 @@ func (s access) shown(ctx context.Context, c Content) (Content, bool) {
 // ErrRedacted is returned for an edit of a message, or a search, that needs a payload, header or
 // error text that [Config].Redact hides. An edit would lose the hidden part, and a search would
 // reveal it. It wraps [ErrForbidden]; use errors.Is.
-var ErrRedacted = fmt.Errorf("%w: a part of its content is hidden", ErrForbidden) // immutable
+var ErrRedacted = fmt.Errorf("%w: a part of the content is hidden", ErrForbidden) // immutable
 
 // maySearch returns an error unless the principal may search for part. It needs the right to read
 // contents, and [Config].Redact must show part unchanged.
@@ -48,11 +48,11 @@ func (s access) maySearch(ctx context.Context, part Content) error {
 	}
 	seen, shown := s.shown(ctx, part)
 	if !shown {
-		return fmt.Errorf("%w: no Config.Redact shows contents, so that they cannot be searched", ErrRedacted)
+		return fmt.Errorf("%w: Config.Redact is nil, so contents cannot be searched", ErrRedacted)
 	}
 	if !maps.Equal(seen.Headers, part.Headers) || len(seen.Errors) != len(part.Errors) ||
 		len(part.Errors) > 0 && seen.Errors[0] != part.Errors[0] {
-		return fmt.Errorf("%w: Config.Redact does not show what is looked for", ErrRedacted)
+		return fmt.Errorf("%w: Config.Redact hides the searched text", ErrRedacted)
 	}
 	return nil
 }

@@ -92,21 +92,21 @@ type doctor struct {
 func (d *doctor) checks() []check {
 	return []check{
 		{"schema", "The tables are up to date.", d.checkSchema},
-		{"server", "The library is made for this server, and it is set as it must be.", d.checkServer},
-		{"safety", "What is committed survives a crash, as far as settings go.", d.diagnosed(store.Weaknesses, weaknesses)},
-		{"pool", "The pool has room for what runs in this process.", d.checkPool},
+		{"server", "The server and its settings are supported.", d.checkServer},
+		{"safety", "With these settings, committed data survives a crash.", d.diagnosed(store.Weaknesses, weaknesses)},
+		{"pool", "The pool is large enough for this process.", d.checkPool},
 		{"connections", "The server has connections left.", d.diagnosed(store.Connections, connections)},
-		{"indexes", "All indexes are there and valid.", d.checkIndexes},
-		{"dead_rows", "What was deleted is cleared.", d.diagnosed(store.DeadRows, deadRows)},
-		{"snapshots", "No transaction keeps what was deleted from being cleared.", d.diagnosed(store.Holders, holders)},
-		{"clock", "This machine's clock agrees with that of the database.", d.checkClock},
+		{"indexes", "All indexes exist and are valid.", d.checkIndexes},
+		{"dead_rows", "Deleted rows are removed.", d.diagnosed(store.DeadRows, deadRows)},
+		{"snapshots", "No long transaction prevents the removal of deleted rows.", d.diagnosed(store.Holders, holders)},
+		{"clock", "This machine's clock agrees with the database's.", d.checkClock},
 		{"poisoned", "No message is poisoned.", d.inQueues(causes.poisoned)},
 		{"blocked_keys", "No key is blocked.", d.inQueues(causes.blocked)},
 		{"consumers", "Every pending message has a consumer in a live process.", d.checkUnhandled},
 		{"circuit_breakers", "No circuit is open.", d.inQueues(causes.circuits)},
-		{"processes", "No process was lost within a day, is stuck, or stops a consumer.", d.checkProcesses},
+		{"processes", "No process was lost within a day or is stuck.", d.checkProcesses},
 		{"schedules", "All schedules fire.", d.checkSchedules},
-		{"pauses", "No consumer is paused for long while messages wait.", d.checkPauses},
+		{"pauses", "No consumer with messages has been paused for a day.", d.checkPauses},
 		{"operations", "No operation is stuck.", d.checkOperations},
 		{"projections", "No projection has halted.", d.checkProjections},
 	}
@@ -142,7 +142,7 @@ func (s *Session) Doctor(ctx context.Context) ([]Finding, error) {
 		case isSchema(err) && len(all) == 0:
 			why := strings.TrimPrefix(err.Error(), outbox.ErrSchemaOutdated.Error()+": ")
 			found = []Finding{critical("", fmt.Sprintf("The tables are not up to date: %s.", why),
-				"Run the migrations. They only add: what runs goes on running. On the command line: asyncmonolith migrate.")}
+				"Run the migrations. They only add, so running programs continue. On the command line: asyncmonolith migrate.")}
 		case err != nil:
 			found = []Finding{unseen(err)}
 		case len(found) == 0:

@@ -36,7 +36,7 @@ func (d *doctor) checkSchema(ctx context.Context, db bun.IDB) ([]Finding, error)
 func (d *doctor) checkServer(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	mistakes, err := d.service.store.Schema.Mistakes(ctx, db)
 	return store.Each(mistakes, func(mistake error) Finding {
-		return critical("", mistake.Error()+".", "Change it for all connections and restart the programs. Until then no processor starts.")
+		return critical("", mistake.Error()+".", "Fix this for all connections and restart the programs. Until then no processor starts.")
 	}), err
 }
 
@@ -58,7 +58,7 @@ func weaknesses(found store.Diagnosis) []Finding { return store.Each(found.Weakn
 
 func weakness(w store.Weakness) Finding {
 	f := warning(w.Name, fmt.Sprintf(
-		"%s is %s: after a crash, the last commits and the messages in them are lost, and finished messages run again.",
+		"%s is %s: a crash can lose the last commits and their messages. Finished messages then run again.",
 		w.Name, w.Value), fmt.Sprintf("Set %s to %s.", w.Name, w.Want))
 	switch {
 	case w.Damages:
@@ -92,9 +92,9 @@ func (d *doctor) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) {
 		return fine("Nothing in this process needs connections."), nil
 	case most > 0 && most < need:
 		return []Finding{warning("", fmt.Sprintf(
-			"The pool has %d connections, but %d runs of this process may need %d at once: they wait for each other, and leases may "+
-				"expire meanwhile.", most, runs, need),
-			fmt.Sprintf("Raise SetMaxOpenConns to %d plus what the application itself needs, unless the runs use other pools.", need))}, nil
+			"The pool has %d connections, but %d runners of this process may need %d at once. They wait for each other, and leases may "+
+				"expire.", most, runs, need),
+			fmt.Sprintf("Raise SetMaxOpenConns to %d plus the application's own need, unless the runners use other pools.", need))}, nil
 	}
 	return nil, nil
 }
@@ -102,8 +102,8 @@ func (d *doctor) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) {
 func connections(found store.Diagnosis) []Finding {
 	text := fmt.Sprintf("%d of the server's %d connections are used.", found.Used, found.Most)
 	if found.Most > 0 && float64(found.Used) >= nearlyUsed*float64(found.Most) {
-		return []Finding{critical("", text+" The next program may get none.",
-			"Lower SetMaxOpenConns of programs that have more than they use, add a pooler, or raise max_connections.")}
+		return []Finding{critical("", text+" New programs may get none.",
+			"Lower SetMaxOpenConns in programs with unused connections, add a pooler, or raise max_connections.")}
 	}
 	return fine(text)
 }
@@ -118,11 +118,11 @@ func (d *doctor) checkIndexes(ctx context.Context, db bun.IDB) (found []Finding,
 		if index.Invalid {
 			text, remedy = "This index is invalid: its creation was interrupted.", "Drop it and create it again: "
 		}
-		found = append(found, critical(index.Name, text+" Its queries read whole tables.",
+		found = append(found, critical(index.Name, text+" Queries read whole tables without it.",
 			remedy+strings.Join(strings.Fields(index.Statement), " ")))
 	}
 	if len(found) == 0 {
-		found = fine(fmt.Sprintf("All %d indexes are there and valid.", of))
+		found = fine(fmt.Sprintf("All %d indexes exist and are valid.", of))
 	}
 	return found, nil
 }
@@ -131,14 +131,14 @@ func deadRows(d store.Diagnosis) (found []Finding) {
 	for _, t := range d.DeadRows {
 		if t.Dead >= manyDead && t.Dead > t.Live {
 			found = append(found, warning(t.Name,
-				fmt.Sprintf("%d dead rows and %d live ones: every query of the table reads past the dead rows.", t.Dead, t.Live),
-				"If the doctor lists an old transaction, end it. Then VACUUM the table, and let autovacuum run more often: "+
+				fmt.Sprintf("%d dead rows and %d live rows: every query of the table also reads the dead rows.", t.Dead, t.Live),
+				"If the doctor lists an old transaction, end it. Then VACUUM the table. To run autovacuum more often, set "+
 					"autovacuum_vacuum_scale_factor = 0.01 for this table."))
 		}
 	}
 	if d.HistoryList >= longHistory {
 		found = append(found, warning("",
-			fmt.Sprintf("Old rows of %d transactions are not removed: every query of the tables reads past them.", d.HistoryList),
+			fmt.Sprintf("Old row versions of %d transactions are not purged: every query also reads them.", d.HistoryList),
 			"If the doctor lists an old transaction, end it. Otherwise raise innodb_purge_threads."))
 	}
 	return found
@@ -153,17 +153,17 @@ func holders(d store.Diagnosis) (found []Finding) {
 		if h.Age() > 0 {
 			since = "for " + roughly(h.Age())
 		}
-		subject, remedy := h.Name, "COMMIT PREPARED or ROLLBACK PREPARED it: the program that prepared it may be gone."
+		subject, remedy := h.Name, "Run COMMIT PREPARED or ROLLBACK PREPARED: the program that prepared it may have died."
 		switch h.Kind {
 		case store.OfPrepared:
 		case store.OfSlot:
-			remedy = "Start its standby again, or drop the slot if the standby is gone for good."
+			remedy = "Start its standby again, or drop the slot if the standby was removed."
 		default:
 			subject = strings.TrimSpace(fmt.Sprintf("pid %d %s", h.PID, h.Name))
-			remedy = "End it or its session, and find out why it lasts: work between its statements, or a client that hangs."
+			remedy = "End the transaction or its session. Usual causes: work between statements, or a client that hangs."
 		}
 		found = append(found, warning(subject, fmt.Sprintf(
-			"A %s has prevented the removal of deleted rows %s: the longer it lasts, the longer every claim takes.", h.Kind, since), remedy))
+			"A %s has prevented the removal of deleted rows %s. Claims become slower the longer this lasts.", h.Kind, since), remedy))
 	}
 	return found
 }
@@ -187,7 +187,7 @@ func (d *doctor) checkClock(ctx context.Context, db bun.IDB) ([]Finding, error) 
 
 func clock(skew, within time.Duration) []Finding {
 	off := max(skew, -skew)
-	f := Finding{Severity: Warning, Remedy: "Synchronise the clocks of both machines, with chrony for instance."}
+	f := Finding{Severity: Warning, Remedy: "Synchronize the clocks of both machines, for example with chrony."}
 	switch surely := off - within; {
 	case surely < skewWarned:
 		return fine(fmt.Sprintf(
@@ -200,8 +200,8 @@ func clock(skew, within time.Duration) []Finding {
 		side = "behind"
 	}
 	f.Text = fmt.Sprintf(
-		"This machine's clock is %s %s the database's, give or take %s. The library uses the database's clock: times that programs on this "+
-			"machine compute are off by that much.",
+		"This machine's clock is %s %s the database's (±%s). The library uses the database's clock: times computed on this machine "+
+			"are wrong by that much.",
 		off.Round(time.Millisecond), side, max(within, time.Millisecond).Round(time.Millisecond),
 	)
 	return []Finding{f}

@@ -46,7 +46,7 @@ func (d *doctor) checkUnhandled(ctx context.Context, db bun.IDB) (found []Findin
 	}
 	if !slices.ContainsFunc(fleet, func(p admin.Process) bool { return p.Kind == "processor" }) {
 		return []Finding{warning(unhandled[0].Consumer, "Messages wait, but no processor has reported in the last 7 days.",
-			"Start a processor of this consumer. Programs whose heartbeat is switched off do not report.")}, nil
+			"Start a processor with this consumer. Programs whose heartbeat is off do not report.")}, nil
 	}
 	c, err := d.causes(ctx, db)
 	c.unhandled = unhandled
@@ -100,7 +100,7 @@ func (d *doctor) checkProcesses(ctx context.Context, db bun.IDB) ([]Finding, err
 
 // lost is the finding for a program whose runs were lost.
 func (c causes) lost(runs []admin.Process) Finding {
-	cure, seen := "Look why it ended: out of memory, a crash, or killed before it could drain.", runs[0].SeenAt
+	cure, seen := "Find out why it ended: out of memory, a crash, or a kill before it drained.", runs[0].SeenAt
 	var kinds []string
 	for _, p := range runs {
 		if p.SeenAt.After(seen) {
@@ -108,7 +108,7 @@ func (c causes) lost(runs []admin.Process) Finding {
 		}
 		switch kind := p.Kind; kind {
 		case "processor":
-			cure += " A message that it held may be to blame. List such: asyncmonolith messages list --crashed."
+			cure += " A message that it held may be the cause. List such: asyncmonolith messages list --crashed."
 			kinds = append(kinds, kind)
 		case "projections", "relays", overview.RunnerKind:
 			kinds = append(kinds, "runner of "+kind)
@@ -117,7 +117,7 @@ func (c causes) lost(runs []admin.Process) Finding {
 		}
 	}
 	slices.Sort(kinds)
-	return warning(processName(runs[0]), fmt.Sprintf("Lost, last seen %s ago: %s. Others take over what it held.", c.since(seen),
+	return warning(processName(runs[0]), fmt.Sprintf("Lost, last seen %s ago: %s. Other processes take over.", c.since(seen),
 		strings.Join(slices.Compact(kinds), " and ")), cure)
 }
 
@@ -146,7 +146,7 @@ func (d *doctor) checkSchedules(ctx context.Context, db bun.IDB) (found []Findin
 		}
 	}
 	if next != nil {
-		found = append(found, warning("", "There are more schedules than the doctor looks at.", "Look at the others page by page."))
+		found = append(found, warning("", "The doctor has not checked all schedules.", "Check the others page by page."))
 	}
 	return found, nil
 }
@@ -157,14 +157,14 @@ func sickness(row schedule.Schedule, now time.Time, fleet []admin.Process) (text
 		return "", ""
 	}
 	if row.LastError != "" {
-		return fmt.Sprintf("It could not fire when it last was to; it is tried again at %s. Its error says why.", flow.Instant(row.NextFire)),
-			"Read the error with the schedule, and mend its expression, its zone, its payload or the produce chain."
+		return fmt.Sprintf("The last fire failed. The next attempt is at %s. The error says why.", flow.Instant(row.NextFire)),
+			"Read the schedule's error. Fix its expression, zone or payload, or the produce middleware."
 	}
 	if _, err := schedule.Next(row.Expression, row.Zone, row.NextFire.Add(-time.Nanosecond), 1); err != nil {
-		return "Its expression or zone cannot be used, or has no fire any more.", "Give it another expression or zone, or delete it."
+		return "The expression or zone is invalid, or never fires again.", "Update or delete the schedule."
 	}
 	if late := now.Sub(row.NextFire); late > overdue {
-		text := fmt.Sprintf("It has been due for %s.", roughly(late))
+		text := fmt.Sprintf("Overdue by %s.", roughly(late))
 		fires := func(p admin.Process) bool {
 			return p.Status == admin.ProcessAlive && slices.Contains(p.Schedules, row.PayloadType)
 		}
@@ -172,7 +172,7 @@ func sickness(row schedule.Schedule, now time.Time, fleet []admin.Process) (text
 			return fmt.Sprintf("%s No live process fires schedules of payload type %q.", text, row.PayloadType),
 				"Run a schedule processor in a program that has consumers of this payload type."
 		}
-		return text, "Look at the logs of the processes that fire it: they hang, or cannot write."
+		return text, "Read the logs of the schedule processors: they hang, or cannot write."
 	}
 	return "", ""
 }
@@ -204,8 +204,8 @@ func (d *doctor) checkPauses(ctx context.Context, db bun.IDB) (found []Finding, 
 			by = " by " + p.PausedBy
 		}
 		found = append(found, warning(q.Consumer,
-			fmt.Sprintf("It has been paused%s for %s, and messages wait: %s.", by, roughly(now.Sub(p.PausedAt.Time)), counted(waiting)),
-			"Resume it; or cancel its messages, if they are not wanted any more."))
+			fmt.Sprintf("Paused%s for %s. Waiting messages: %s.", by, roughly(now.Sub(p.PausedAt.Time)), counted(waiting)),
+			"Resume the consumer, or cancel messages that are not needed."))
 	}
 	return found, err
 }
@@ -249,20 +249,20 @@ func stillness(row store.Operation, runners bool) (text, remedy string) {
 	late := func() string { return roughly(row.Now.Sub(row.StartsAt.Time)) }
 	switch state := OperationState(row.State); {
 	case state == Paused:
-		return "It has stopped itself: its note says why.", "Mend what it stumbles over and continue it, or stop it."
+		return "Paused itself. The note says why.", "Fix the cause and resume the operation, or stop it."
 	case state == Started && row.Now.Sub(row.CreatedAt.Time) > changeForgotten:
 		since := roughly(row.Now.Sub(row.CreatedAt.Time))
-		return fmt.Sprintf("It was started %s ago, and its outcome is not known: its process may have died.", since), fmt.Sprintf(
-			"Look at the messages that it was about, do it again where it was not done, and close it. "+
+		return fmt.Sprintf("Started %s ago, with no known outcome: its process may have died.", since), fmt.Sprintf(
+			"Check the messages, repeat the change where needed, and close the operation. "+
 				"On the command line: asyncmonolith operations stop %d.", row.ID)
 	case !runners && awaits(row, noRunnerLate):
-		cure := fmt.Sprintf("Start a process that runs operations. Run it from here: asyncmonolith operations run %d.", row.ID)
+		cure := fmt.Sprintf("Start a process that runs operations. Or run this one: asyncmonolith operations run %d.", row.ID)
 		if kinds()[Action(row.Kind)].apply != nil {
 			cure = "Run operations in a process that has the projection's code."
 		}
-		return fmt.Sprintf("It was to start %s ago, and no live process runs operations.", late()), cure
+		return fmt.Sprintf("Due for %s, but no live process runs operations.", late()), cure
 	case awaits(row, runnerLate):
-		return fmt.Sprintf("It was to start %s ago, and no process carries it out.", late()), "Start another process that runs operations."
+		return fmt.Sprintf("Due for %s, but no process runs it.", late()), "Start another process that runs operations."
 	default:
 		return "", ""
 	}

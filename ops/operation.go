@@ -158,7 +158,7 @@ func (s *Operations) operation(ctx context.Context, o Operation) Operation {
 }
 
 // foreign separates a note's own text from the text of an error.
-const foreign = ", and said: "
+const foreign = "; error: "
 
 // List returns a page of operations, newest first, and the next page, which is nil after the last
 // one. A page that List did not return, or a Size above 1000, is bus.ErrInvalidOption.
@@ -170,7 +170,7 @@ func (s *Operations) List(ctx context.Context, page admin.Page) ([]Operation, *a
 	}
 	if err != nil || size < 0 || size > 1000 {
 		return nil, nil, fmt.Errorf(
-			"ops: operations: %w: page %+v: sizes of 1 to 1000 are allowed, and what a listing returned", bus.ErrInvalidOption, page,
+			"ops: operations: %w: page %+v: sizes 1 to 1000 and pages that List returned are allowed", bus.ErrInvalidOption, page,
 		)
 	}
 	rows, err := look(ctx, s.access, View, "", func(ctx context.Context, db bun.IDB) ([]store.Operation, error) {

@@ -92,7 +92,7 @@ func ofPending(t Target) error {
 
 func later(t Target) error {
 	if t.At.IsZero() {
-		return fmt.Errorf("%w says no time", errTarget)
+		return fmt.Errorf("%w has no time", errTarget)
 	}
 	return ofPending(t)
 }

@@ -40,7 +40,7 @@ func (s *Operations) Stop(ctx context.Context, reason string, id int64) (Operati
 	d := decision{action: StopOperation, reason: reason, from: []OperationState{Planned, Waiting, Canary, Running, Paused, Started}}
 	d.how = func(o Operation, row store.Operation) (c store.OperationChange, err error) {
 		if o.State == Started && row.Now.Sub(o.CreatedAt) <= changeForgotten {
-			return c, fmt.Errorf("%w: it began less than %s ago and may still be in progress", ErrInvalidState, changeForgotten)
+			return c, fmt.Errorf("%w: started less than %s ago and may still be in progress", ErrInvalidState, changeForgotten)
 		}
 		if kinds()[o.Action].apply != nil && o.State == Running && row.LeasedUntil.After(row.Now.Time) {
 			return c, fmt.Errorf("%w: %q is in progress and cannot be interrupted", ErrInvalidState, string(o.Action))
@@ -59,12 +59,12 @@ func (s *Operations) Stop(ctx context.Context, reason string, id int64) (Operati
 func (s *Operations) Resume(ctx context.Context, reason string, id int64, canary int) (Operation, error) {
 	d := decision{action: ResumeOperation, reason: reason, as: true, from: []OperationState{Paused}}
 	d.how = func(o Operation, _ store.Operation) (store.OperationChange, error) {
-		first, note, state := int64(canary), o.noted("continued by "+s.who.Name, reason), Running
+		first, note, state := int64(canary), o.noted("resumed by "+s.who.Name, reason), Running
 		switch {
 		case canary < 0 || canary > mostCanary:
 			return store.OperationChange{}, fmt.Errorf("%w: canary %d: 0 to %d are allowed", bus.ErrInvalidOption, canary, mostCanary)
 		case canary > 0 && o.Action != Requeue:
-			return store.OperationChange{}, fmt.Errorf("%w: canary %d: only a requeue has one", bus.ErrInvalidOption, canary)
+			return store.OperationChange{}, fmt.Errorf("%w: canary %d: only a requeue has canaries", bus.ErrInvalidOption, canary)
 		case canary > 0:
 			state = Waiting
 		}
@@ -159,7 +159,7 @@ func (s *Operations) decideIn(ctx context.Context, tx bun.Tx, id int64, d decisi
 		}
 	}
 	if !slices.Contains(d.from, o.State) {
-		return o, fmt.Errorf("%w: it is %s", ErrInvalidState, o.State)
+		return o, fmt.Errorf("%w: state %s", ErrInvalidState, o.State)
 	}
 	change, err := d.how(o, row)
 	if err != nil {
@@ -209,14 +209,14 @@ func (s *Operations) start(ctx context.Context, tx bun.Tx, id int64, options Sta
 	case wrong != nil:
 		return o, wrong
 	case !o.createdBy(s.who):
-		return o, fmt.Errorf("%w: it is the plan of %q", ErrForbidden, o.Actor)
+		return o, fmt.Errorf("%w: %q made the plan", ErrForbidden, o.Actor)
 	case o.underWay():
-		return o, fmt.Errorf("%w: it is %s", ErrInProgress, o.State)
+		return o, fmt.Errorf("%w: state %s", ErrInProgress, o.State)
 	case o.State != Planned:
-		return o, fmt.Errorf("%w: it is %s", ErrInvalidState, o.State)
+		return o, fmt.Errorf("%w: state %s", ErrInvalidState, o.State)
 	case row.Now.Sub(o.CreatedAt) > planTime:
 		return o, fmt.Errorf(
-			"%w: it was planned %s ago, and can be started for %s: plan it again", ErrExpired,
+			"%w: made %s ago, valid for %s: plan the operation again", ErrExpired,
 			row.Now.Sub(o.CreatedAt).Round(time.Second), planTime,
 		)
 	}

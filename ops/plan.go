@@ -86,7 +86,7 @@ func (s *Operations) plan(ctx context.Context, a Action, target Target) (Operati
 	}
 	d := s.service
 	if err := d.store.Operations.ForgetPlans(ctx, d.config.DB, string(Planned), planKept, planSweep); err != nil {
-		return Operation{}, fmt.Errorf("forget old plans: %w", err)
+		return Operation{}, fmt.Errorf("delete old plans: %w", err)
 	}
 	row := store.Operation{
 		Kind: string(a), Actor: s.who.Name, Target: pinned, Preview: seen,

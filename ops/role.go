@@ -120,10 +120,10 @@ func (p Principal) may(a Action, consumer string) error {
 		p.Role = None
 	}
 	if role := needs(a); p.Role < role || p.Role > Administrator {
-		return fmt.Errorf("%w: %q takes role %s, and %q has role %s", ErrForbidden, string(a), role, p.Name, p.Role)
+		return fmt.Errorf("%w: %q needs role %s, but %q has role %s", ErrForbidden, string(a), role, p.Name, p.Role)
 	}
 	if p.Allow != nil && !p.Allow(a, consumer) {
-		return fmt.Errorf("%w: %q is not allowed %q of consumer %q", ErrForbidden, p.Name, string(a), consumer)
+		return fmt.Errorf("%w: %q may not do %q on consumer %q", ErrForbidden, p.Name, string(a), consumer)
 	}
 	return nil
 }

@@ -219,7 +219,7 @@ func (w *work) run(ctx context.Context) {
 			w.log.Warn("operation step failed", "error", err.Error())
 			_, crashed := errors.AsType[*bus.PanicError](err)
 			if failures++; failures >= mostFailures || crashed && failures >= mostDeaths {
-				_ = w.pause(ctx, fmt.Sprintf("it failed %d times in a row%s%s", failures, foreign, said(err))) // otherwise it is retried
+				_ = w.pause(ctx, fmt.Sprintf("failed %d times in a row%s%s", failures, foreign, said(err))) // otherwise it is retried
 				return
 			}
 			wait = time.Second

@@ -85,7 +85,7 @@ func New(c Config) (*Service, error) {
 	}
 	if c.DB != nil && c.ReadDB != nil && c.DB.Dialect().Name() != c.ReadDB.Dialect().Name() {
 		errs = append(errs,
-			fmt.Errorf("config: ReadDB speaks %q and DB %q: they must be the same", c.ReadDB.Dialect().Name(), c.DB.Dialect().Name()))
+			fmt.Errorf("config: ReadDB's dialect is %q, DB's is %q: they must be equal", c.ReadDB.Dialect().Name(), c.DB.Dialect().Name()))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("ops: new: %w", err)
@@ -122,7 +122,7 @@ func (s *Service) enter(ctx context.Context, room chan struct{}, patience time.D
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-free.C:
-		return nil, fmt.Errorf("ops: look: %w: none of the %d concurrent queries was done within %s", ErrBusy, cap(room), patience)
+		return nil, fmt.Errorf("ops: look: %w: all %d query slots were in use for %s", ErrBusy, cap(room), patience)
 	}
 }
 

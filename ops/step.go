@@ -33,7 +33,7 @@ func (w *work) step(ctx context.Context) (wait time.Duration, over bool, err err
 	}
 	row := rows[0]
 	if row.Deaths >= mostDeaths {
-		err := w.pause(within, fmt.Sprintf("paused after %d processes died while they ran it", row.Deaths))
+		err := w.pause(within, fmt.Sprintf("paused after %d processes died while running it", row.Deaths))
 		return 0, err == nil, err
 	}
 	if tried(row) {
@@ -46,7 +46,7 @@ func (w *work) step(ctx context.Context) (wait time.Duration, over bool, err err
 	kind := kinds()[Action(row.Kind)]
 	target, err := targetOf(row)
 	if err != nil {
-		err = w.pause(within, "its target cannot be used"+foreign+said(err))
+		err = w.pause(within, "invalid target"+foreign+said(err))
 		return 0, err == nil, err
 	}
 	if kind.apply != nil {

@@ -51,8 +51,8 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "asyncmonolith",
 		Short: "Operate the messages of a database",
-		Long: `Operate the messages of a database: show which wait, run and fail, and why. Make changes that are previewed,
-paced and can be undone.
+		Long: `Operate the messages of a database: show which wait, run and fail, and why. Changes are previewed,
+rate-limited and can be undone.
 
 --dsn, the file of --dsn-file, or ASYNCMONOLITH_DSN names the database:
 

@@ -34,7 +34,7 @@ func (b *bulkChange) command(c *cobra.Command) *cobra.Command {
 	b.selected.add(b.app, c)
 	c.Flags().BoolVar(&b.all, "all", false, "all messages")
 	c.Flags().IntVar(&b.options.Rate, "rate", 100, "messages per second, up to 100000")
-	b.add(c, "run it from here, and show the progress until it ends")
+	b.add(c, "run the operation from here and show its progress")
 	return c
 }
 
@@ -45,7 +45,7 @@ func (b *bulkChange) run(c *cobra.Command, args []string) error {
 	case len(args) > 0 && (narrow || b.all):
 		return usage(errors.New("ids and flags that select messages are both given: use one"))
 	case len(args) == 0 && !narrow && !b.all:
-		return usage(errors.New("nothing says which messages: give ids, flags such as --consumer, or --all"))
+		return usage(errors.New("no messages are selected: give ids, flags such as --consumer, or --all"))
 	case narrow && b.all:
 		return usage(errors.New("--all and flags that select messages are both given: use one"))
 	}

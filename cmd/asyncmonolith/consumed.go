@@ -20,8 +20,7 @@ func consumedGroup(a *app) *cobra.Command {
 	return asGroup(&cobra.Command{
 		Use:   "consumed",
 		Short: "List consumed messages, and run them again",
-		Long: `List messages that were consumed, show one, and produce some again. Only consumers with bus.Keep keep them, and
-only for a time.`,
+		Long:  "List, show and repeat consumed messages. Only consumers with bus.Keep keep them, for a limited time.",
 		Example: `  asyncmonolith consumed list --consumer mail --key order-17
   asyncmonolith consumed get 4711 --show-payloads
   asyncmonolith consumed repeat 4711 --yes --reason "the mail was lost"`,
@@ -70,22 +69,22 @@ func (l *consumedList) command() *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List consumed messages, the newest first", Args: checkArgs(noArgs),
 		Long: `List consumed messages, the newest first. --payload-type, --outcome, --header and --trace-id compare message by
-message: give --consumer, too, where there are many. With --show-payloads there is the reason of discarded ones.`,
+message: add --consumer if there are many. --show-payloads adds the reasons of discarded messages.`,
 		Example: `  asyncmonolith consumed list --consumer mail --key order-17
   asyncmonolith consumed list --consumer mail --header tenant=acme --finished-after 2026-01-02`,
 		RunE: l.app.onSession(l.run, l.content.config, l.config),
 	}
 	flags := c.Flags()
-	flags.StringVar(&l.filter.Consumer, "consumer", "", "those of a consumer")
-	flags.StringVar(&l.filter.PayloadType, "payload-type", "", "those of a payload type")
-	flags.StringVar(&l.filter.OrderingKey, "key", "", "those of a key")
+	flags.StringVar(&l.filter.Consumer, "consumer", "", "consumer")
+	flags.StringVar(&l.filter.PayloadType, "payload-type", "", "payload type")
+	flags.StringVar(&l.filter.OrderingKey, "key", "", "ordering key")
 	outcomes := []string{"done", "discarded", "expired"}
-	flags.Var(choice{&l.filter.Outcome, outcomes}, "outcome", strings.Join(outcomes, ", "))
-	flags.Var(&l.message, "message-id", "those of a payload")
-	flags.StringVar(&l.filter.TraceID, "trace-id", "", "those produced in a trace: 32 hexadecimal digits")
-	flags.StringVar(&l.header, "header", "", "those with a header, as NAME=VALUE")
-	flags.Var(&l.after, "finished-after", "those finished after a time, in UTC")
-	flags.Var(&l.before, "finished-before", "those finished before a time, in UTC")
+	flags.Var(choice{&l.filter.Outcome, outcomes}, "outcome", "outcome: "+strings.Join(outcomes, ", "))
+	flags.Var(&l.message, "message-id", "message id")
+	flags.StringVar(&l.filter.TraceID, "trace-id", "", "id of the trace that produced the message: 32 hexadecimal digits")
+	flags.StringVar(&l.header, "header", "", "header, as NAME=VALUE")
+	flags.Var(&l.after, "finished-after", "finished after a time, in UTC")
+	flags.Var(&l.before, "finished-before", "finished before a time, in UTC")
 	_ = c.RegisterFlagCompletionFunc("consumer", l.app.completeFlag(consumerNames))
 	_ = c.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(outcomes, cobra.ShellCompDirectiveNoFileComp))
 	l.page.add(c)
@@ -138,7 +137,7 @@ func (l *consumedList) find(ctx context.Context, session *operator.Session) (fou
 		if next == nil || len(found) >= l.page.Size {
 			return found, next, nil
 		}
-		p.show(fmt.Sprintf("looked at %d pages, found %d", pages, len(found)))
+		p.show(fmt.Sprintf("read %d pages, found %d", pages, len(found)))
 		page = *next
 	}
 }
@@ -151,8 +150,8 @@ type consumedGet struct {
 func (g *consumedGet) command() *cobra.Command {
 	return g.content.add(&cobra.Command{
 		Use: "get ID", Short: "Show one consumed message", Args: checkArgs(exactlyOne("message", "consumed list")),
-		Long: "Show one consumed message. Its payload, up to 64 KiB of it and if it was kept, its headers and its reason are " +
-			"shown with --show-payloads.",
+		Long: "Show one consumed message. --show-payloads adds up to 64 KiB of its payload, if that was kept, its headers and " +
+			"its reason.",
 		Example: "  asyncmonolith consumed get 4711 --show-payloads",
 		RunE:    g.app.onIDs(g.run, g.content.config),
 	})
@@ -184,8 +183,8 @@ type consumedRepeat struct {
 func (r *consumedRepeat) command() *cobra.Command {
 	return r.confirmed(&cobra.Command{
 		Use: "repeat ID...", Short: "Produce consumed messages again", Args: checkArgs(atLeastOne("message", "consumed list")),
-		Long: `Produce consumed messages again, each for the consumer that consumed it, with a new message id and the header
-asyncmonolith-repeats, which has the old one. Their consumers need bus.KeepPayload. All are produced, or none.`,
+		Long: `Produce consumed messages again, each for the consumer that consumed it, with a new message id. The header
+asyncmonolith-repeats has the old id. Their consumers need bus.KeepPayload. All messages are produced, or none.`,
 		Example: `  asyncmonolith consumed repeat 4711 --yes --reason "the mail was lost"`,
 		RunE:    r.app.onIDs(r.run),
 	})

@@ -33,7 +33,7 @@ type consumersList struct{ app *app }
 
 func (l *consumersList) command() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List consumers, what waits for each, and which are paused", Args: checkArgs(noArgs),
+		Use: "list", Short: "List consumers, their messages and their pauses", Args: checkArgs(noArgs),
 		Long: "List consumers that have messages or are paused: their ready, delayed, leased and poisoned messages, and the age\n" +
 			"of the oldest. Counts stop at 10,000.",
 		Example: "  asyncmonolith consumers list --json",
@@ -116,12 +116,12 @@ func (x *consumerChange) run(ctx context.Context, session *operator.Session, arg
 func pauseCommand(a *app) *cobra.Command {
 	x := &consumerChange{
 		app: a, would: "pause consumer %q in all processes", said: "Consumer %q is paused.", done: "paused", do: (*operator.Consumers).Pause,
-		otherwise: "--allow-unknown-consumer pauses a name that is not known yet",
+		otherwise: "--allow-unknown-consumer pauses an unknown name",
 	}
 	c := x.command(&cobra.Command{
 		Use: "pause NAME", Short: "Pause a consumer in all processes",
-		Long: `Pause a consumer in all processes. Its messages are kept but not claimed until it is resumed. Within about a second
-none starts any more. Operators see the reason.`,
+		Long: `Pause a consumer in all processes. Its messages are kept but not claimed until it is resumed. After about a
+second none starts. Operators see the reason.`,
 		Example: `  asyncmonolith consumers pause mail --yes --reason "the provider is down"`,
 	})
 	c.Flags().BoolVar(&x.allowUnknown, "allow-unknown-consumer", false, "allow a name without messages and without a live process")
@@ -204,7 +204,7 @@ func checkSpelling(ctx context.Context, session *operator.Session, consumer stri
 	names := consumersOf(o)
 	name := nearest(consumer, names)
 	if !slices.Contains(names, consumer) && near(consumer, name) {
-		return usage(fmt.Errorf("--consumer %q: it is not known: did you mean %q?", consumer, name))
+		return usage(fmt.Errorf("--consumer %q is unknown: did you mean %q?", consumer, name))
 	}
 	return nil
 }

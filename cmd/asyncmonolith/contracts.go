@@ -33,7 +33,7 @@ func showSchema(ctx context.Context, out *output, session *operator.Session, nam
 		if err := checkKnown(ctx, session, name, "see asyncmonolith consumers list"); err != nil {
 			return err
 		}
-		return fmt.Errorf("schema of consumer %q: %w: no processor that runs it has reported one within a week", name, errNotFound)
+		return fmt.Errorf("schema of consumer %q: %w: no processor has reported one within a week", name, errNotFound)
 	}
 	for _, s := range found {
 		if out.json {

@@ -172,7 +172,7 @@ func TestFindSaysThatThereIsMore(t *testing.T) {
 	}
 	for limit, more := range map[string]bool{"1": true, "2": false, "50": false} {
 		got := called(t, dsn, "messages", "find", "--header", "tenant=acme", "--limit", limit)
-		if got.code != exitDone || strings.Contains(got.err, "There may be more") != more {
+		if got.code != exitDone || strings.Contains(got.err, "More messages may match") != more {
 			t.Errorf("--limit %s: got %+v, want that there is more: %t", limit, got, more)
 		}
 	}

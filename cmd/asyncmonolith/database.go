@@ -57,8 +57,8 @@ func (a *app) findDSN() (string, error) {
 	case a.dsn != "" && a.dsnFile != "":
 		return "", usage(errors.New("--dsn and --dsn-file are both given: use one"))
 	case a.dsn != "" && connect.Secret(a.dsn).HasPassword():
-		return "", usage(errors.New("--dsn has a password, which everybody on this machine can see in the list of processes: " +
-			"put the DSN into ASYNCMONOLITH_DSN, or into a file for --dsn-file"))
+		return "", usage(errors.New("--dsn has a password, which all users of this machine can see in the list of processes: " +
+			"use ASYNCMONOLITH_DSN or --dsn-file"))
 	case a.dsn != "":
 		return a.dsn, nil
 	case a.dsnFile != "":

@@ -24,8 +24,8 @@ func (d *demoCommand) command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Make a SQLite database with sample data",
-		Long: "Make a SQLite database with sample data: a shop whose messages run, wait and fail. It takes some seconds. No process\n" +
-			"works on the database afterwards, unless --live is given.",
+		Long: "Make a SQLite database with sample data: a shop whose messages run, wait and fail. This takes some seconds. Without\n" +
+			"--live, no process uses the database afterwards.",
 		Example: "  asyncmonolith demo\n  asyncmonolith demo --path shop.db --live",
 		Args:    checkArgs(noArgs),
 		PreRunE: d.check,
@@ -45,7 +45,7 @@ func (d *demoCommand) check(c *cobra.Command, _ []string) error {
 	}
 	for _, flag := range []string{"dsn", "dsn-file", "schema", "prefix"} {
 		if c.Flags().Changed(flag) {
-			return usage(fmt.Errorf("demo makes a database of its own: --path says where, and --%s has no meaning", flag))
+			return usage(fmt.Errorf("demo makes its own database at --path: --%s is not allowed", flag))
 		}
 	}
 	return nil
@@ -56,7 +56,7 @@ func (d *demoCommand) run(c *cobra.Command, _ []string) error {
 	shop, err := demo.New(ctx, d.path, d.force)
 	switch {
 	case errors.Is(err, demo.ErrExists):
-		return usage(fmt.Errorf("%w: --force makes it anew", err))
+		return usage(fmt.Errorf("%w: --force replaces it", err))
 	case errors.Is(err, demo.ErrForeign):
 		return usage(fmt.Errorf("%w: choose another --path", err))
 	case err != nil:
@@ -67,7 +67,7 @@ func (d *demoCommand) run(c *cobra.Command, _ []string) error {
 	}
 	began := time.Now()
 	if !d.app.json {
-		fmt.Fprintln(d.app.out, "A shop opens, and things go wrong in it …")
+		fmt.Fprintln(d.app.out, "Creating sample data …")
 	}
 	var said error
 	err = shop.Run(ctx, d.serveFor, func() { said = d.writeNext(c.Root(), shop.Waits(ctx), time.Since(began)) })
@@ -86,17 +86,17 @@ func (d *demoCommand) writeNext(root *cobra.Command, waiting int64, took time.Du
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s is ready, after %s.", show.Text(d.path), took.Round(100*time.Millisecond))
 	if d.serveFor != 0 {
-		fmt.Fprintf(&b, " The shop stays open until Ctrl-C: look from another terminal.")
+		fmt.Fprintf(&b, " Messages run until Ctrl-C: use another terminal.")
 	} else {
-		fmt.Fprintf(&b, " Nothing works on it: --live keeps the shop open.")
+		fmt.Fprintf(&b, " No process uses it: --live runs messages.")
 	}
 	fmt.Fprintf(&b, " Try:\n\n  export ASYNCMONOLITH_DSN=%s\n", quoted(dsn))
 	for _, try := range []struct{ command, says string }{
-		{"status", "what waits and what fails"}, {"top", "the same, as it changes"},
-		{"serve --role operator --show-payloads", "all of it, in a browser"}, {"doctor", "what is wrong, and what to do"},
-		{"poisoned groups --show-payloads", "what has failed for good, by kind"},
-		{fmt.Sprint("explain ", waiting), "why a message does not run"}, {"schedules list", "what fires when"},
-		{"processes", "what runs, and what was lost"}, {"operations list", "what people have changed"},
+		{"status", "what waits and what fails"}, {"top", "the same, refreshed"},
+		{"serve --role operator --show-payloads", "the console, in a browser"}, {"doctor", "problems and remedies"},
+		{"poisoned groups --show-payloads", "poisoned messages by failure"},
+		{fmt.Sprint("explain ", waiting), "why a message does not run"}, {"schedules list", "schedules and next fires"},
+		{"processes", "live and lost processes"}, {"operations list", "changes by operators"},
 	} {
 		found, rest, err := root.Find(strings.Fields(try.command))
 		if err == nil && found != root && (len(rest) == 0 || !found.HasSubCommands()) {

@@ -76,13 +76,13 @@ func TestDemoRefuses(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"--path", mine}, "no demo database"},
-		{[]string{"--path", mine, "--force"}, "no demo database"},
+		{[]string{"--path", mine}, "not a demo database"},
+		{[]string{"--path", mine, "--force"}, "not a demo database"},
 		{[]string{"--path", ""}, "--path"},
 		{[]string{"--serve-for", "-1s"}, "--serve-for"},
-		{[]string{"--dsn", "sqlite:x"}, "a database of its own"},
-		{[]string{"--prefix", "x"}, "a database of its own"},
-		{[]string{"more"}, "one word too many"},
+		{[]string{"--dsn", "sqlite:x"}, "demo makes its own database"},
+		{[]string{"--prefix", "x"}, "demo makes its own database"},
+		{[]string{"more"}, "no arguments are allowed"},
 	} {
 		code, out, failed := runDemo(t.Context(), append([]string{"demo"}, c.args...)...)
 		if code != exitUsage || out != "" || !strings.Contains(failed, c.says) {

@@ -54,7 +54,7 @@ func (d *discardCommand) run(c *cobra.Command, args []string) error {
 	}
 	_, narrow := d.filter.target()
 	if len(args) > 0 || narrow || d.all || d.wait {
-		return usage(errors.New("--exported is given, and something else that selects messages, or --wait: use one"))
+		return usage(errors.New("--exported excludes ids, flags that select messages, and --wait: use one"))
 	}
 	kept, err := readExport(d.exported)
 	if err != nil {
@@ -90,7 +90,7 @@ func readExport(name string) (kept []exported, err error) {
 		case errors.Is(err, io.EOF):
 			return kept, nil
 		case err != nil || m.ID < 1 || m.MessageID == uuid.Nil:
-			return nil, usage(fmt.Errorf("--exported %s: line %d is no message, so that the file is not whole: export again", name, line))
+			return nil, usage(fmt.Errorf("--exported %s: line %d is not a message, so the file is damaged: export again", name, line))
 		case m.Hidden:
 			return nil, usage(fmt.Errorf("--exported %s: line %d has no content, which would be lost: export with --show-payloads", name, line))
 		}
@@ -107,7 +107,7 @@ func (d *discardCommand) discardExported(ctx context.Context, session *operator.
 			_, err = session.Poisoned().Discard(ctx, d.reason, ids...)
 		}
 		if err != nil {
-			return errors.Join(err, d.app.say("%s %s before that.", plural(n, "message"), d.done))
+			return errors.Join(err, d.app.say("%s %s before the error.", plural(n, "message"), d.done))
 		}
 		n += len(ids)
 		p.show(fmt.Sprintf("%s of %d %s", plural(n, "message"), len(kept), d.done))
@@ -117,12 +117,12 @@ func (d *discardCommand) discardExported(ctx context.Context, session *operator.
 	result := map[string]int{"discarded": n, "missing": missing}
 	switch {
 	case n == 0:
-		return fmt.Errorf("%w: no message of the file is poisoned, in this database", errNotFound)
+		return fmt.Errorf("%w: no message of the file is poisoned in this database", errNotFound)
 	case unconfirmed != nil:
 		text := fmt.Sprintf("%s would be %s, of %d in the file.", discarded, d.done, len(kept))
 		return d.app.result(map[string]string{"would": "discard " + discarded}, text, unconfirmed)
 	case missing > 0:
-		text := fmt.Sprintf("%s %s. %d of the file are there no more.", discarded, d.done, missing)
+		text := fmt.Sprintf("%s %s. %d of the file are not poisoned any more.", discarded, d.done, missing)
 		return d.app.result(result, text, errPartly)
 	default:
 		return d.app.result(result, fmt.Sprintf("%s %s.", discarded, d.done), nil)

@@ -17,8 +17,8 @@ func (d *doctorCommand) command() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the database and its processes, and suggest remedies",
-		Long: "Check the database and its processes, and suggest remedies. The worst findings come first; passed checks are listed,\n" +
-			"too. It changes nothing. It exits with 6 if a finding is critical.",
+		Long: "Check the database and its processes, and suggest remedies. The worst findings come first; passed checks come\n" +
+			"last. The command changes nothing. It exits with 6 if a finding is critical.",
 		Example: "  asyncmonolith doctor --json",
 		Args:    checkArgs(noArgs),
 		RunE:    d.app.onSession(d.run),

@@ -17,8 +17,8 @@ func someFindings() []ops.Finding {
 	return []ops.Finding{
 		{Check: "consumers", Severity: ops.Critical, Subject: "charge\x1b[2Jcard", Text: "Messages wait.", Remedy: "Start it."},
 		{Check: "schema", Severity: ops.Critical, Text: "Version 14, and 15 is needed.", Remedy: "Run asyncmonolith migrate."},
-		{Check: "pauses", Severity: ops.Warning, Subject: "mail", Text: "It has been paused for 2 days.", Remedy: "Resume it."},
-		{Check: "pool", Severity: ops.OK, Text: "The pool has room."},
+		{Check: "pauses", Severity: ops.Warning, Subject: "mail", Text: "Paused for 2 days.", Remedy: "Resume the consumer."},
+		{Check: "pool", Severity: ops.OK, Text: "The pool is large enough."},
 		{Check: "clock", Severity: ops.OK, Text: "It agrees."},
 	}
 }
@@ -42,11 +42,11 @@ schema
 
 1 warning
 pauses     mail
-  It has been paused for 2 days.
-  Remedy: Resume it.
+  Paused for 2 days.
+  Remedy: Resume the consumer.
 
 2 ok
-pool   The pool has room.
+pool   The pool is large enough.
 clock  It agrees.
 `
 	if out.String() != want {
@@ -62,8 +62,8 @@ func TestDoctorForPrograms(t *testing.T) {
 	if err := findings(someFindings()[2:]).write(o, true); err != nil {
 		t.Errorf("got error %v, want none", err)
 	}
-	want := `{"v":1,"check":"pauses","severity":"warning","subject":"mail","text":"It has been paused for 2 days.","remedy":"Resume it."}
-{"v":1,"check":"pool","severity":"ok","text":"The pool has room."}
+	want := `{"v":1,"check":"pauses","severity":"warning","subject":"mail","text":"Paused for 2 days.","remedy":"Resume the consumer."}
+{"v":1,"check":"pool","severity":"ok","text":"The pool is large enough."}
 {"v":1,"check":"clock","severity":"ok","text":"It agrees."}
 `
 	if out.String() != want {

@@ -21,7 +21,7 @@ func (a *app) sentence(ctx context.Context, err error) string {
 	case errors.Is(err, outbox.ErrSchemaOutdated), connect.NoTables(err):
 		return a.schemaSentence(ctx)
 	case errors.Is(err, errors.ErrUnsupported):
-		return "there is no event log on MariaDB, and so there are no projections: PostgreSQL and SQLite have it"
+		return "MariaDB has no event log and no projections: use PostgreSQL or SQLite"
 	case errors.Is(err, ops.ErrNoMatch):
 		return "nothing matches"
 	case trouble != "" && !errors.Is(err, errUsage):
@@ -41,8 +41,7 @@ func withoutPackage(text string) string {
 
 // schemaSentence says what to do about missing or outdated tables.
 func (a *app) schemaSentence(ctx context.Context) string {
-	const old = "the library's tables are missing here, or older than this version needs: " +
-		"asyncmonolith migrate makes them, or brings them up to date"
+	const old = "the library's tables are missing or older than this version needs: run asyncmonolith migrate"
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	session, err := a.session(ctx)
@@ -56,14 +55,14 @@ func (a *app) schemaSentence(ctx context.Context) string {
 	var others []string
 	for _, t := range found {
 		if t == a.tables {
-			return "the library's tables are older than this version needs: asyncmonolith migrate brings them up to date"
+			return "the library's tables are older than this version needs: run asyncmonolith migrate"
 		}
 		others = append(others, flagsOf(t))
 	}
 	if len(others) == 0 {
-		return "the database has no tables of the library: asyncmonolith migrate makes them"
+		return "the database has no tables of the library: run asyncmonolith migrate"
 	}
-	return "there are no tables of the library under this schema and prefix; there are with " + strings.Join(others, "; with ")
+	return "no tables of the library have this schema and prefix; some exist with " + strings.Join(others, "; with ")
 }
 
 // flagsOf returns the flags that name the tables.

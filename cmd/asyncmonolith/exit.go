@@ -26,10 +26,10 @@ const (
 
 var (
 	errUsage        = errors.New("usage")
-	errNotConfirmed = errors.New("nothing was changed: --yes --reason TEXT does it")
+	errNotConfirmed = errors.New("nothing was changed: add --yes --reason TEXT")
 	errNotFound     = errors.New("not found")
-	errPartly       = errors.New("not all of it is done")
-	errCheckFailed  = errors.New("the check has failed")
+	errPartly       = errors.New("only a part is done")
+	errCheckFailed  = errors.New("the check failed")
 )
 
 func exitOf(err error) int {

@@ -40,7 +40,7 @@ a trace id. The rows of all consumers of a message share its message id. --key e
 func (e *explainCommand) checkArgs(c *cobra.Command, args []string) error {
 	switch {
 	case e.key != "" && len(args) > 0:
-		return errors.New("--key is instead of ids")
+		return errors.New("ids and --key are both given: use one")
 	case e.key == "" && e.consumer != "":
 		return errors.New("--consumer needs --key")
 	case e.key == "":
@@ -99,7 +99,7 @@ func (e *explainCommand) idsOf(ctx context.Context, session *operator.Session, a
 	case len(arg) == 32 && strings.Trim(arg, "0123456789abcdef") == "":
 		search.search.TraceID = arg
 	default:
-		return nil, usage(fmt.Errorf("%q: the id of a message, a message id or a trace id is allowed", arg))
+		return nil, usage(fmt.Errorf("%q: a row's id, a message id or a trace id is allowed", arg))
 	}
 	found, _, err := search.find(ctx, session)
 	if err != nil {
@@ -138,7 +138,7 @@ func (e *explainCommand) explain(ctx context.Context, session *operator.Session,
 				return failed
 			}
 			missing++
-			e.app.note("message %d: there is none with that id, neither pending nor poisoned", id)
+			e.app.note("message %d: not pending, poisoned or kept", id)
 			continue
 		}
 		if err == nil {
@@ -166,9 +166,9 @@ func (e *explainCommand) writeConsumed(m admin.ConsumedMessage) error {
 	if err := e.app.say("%d  %s (%s): %s", m.ID, m.Consumer, m.PayloadType, m.Outcome); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("It was %s at %s", m.Outcome, show.Value(m.FinishedAt))
+	text := fmt.Sprintf("Message %s at %s", m.Outcome, show.Value(m.FinishedAt))
 	if m.Outcome == "done" {
-		text = "It was consumed at " + show.Value(m.FinishedAt)
+		text = "Message consumed at " + show.Value(m.FinishedAt)
 	}
 	if m.Version != "" {
 		text += " by version " + m.Version

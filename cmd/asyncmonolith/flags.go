@@ -35,7 +35,7 @@ func (f *contentFlag) config(c *ops.Config) {
 // withheld points users to the flag if there are error texts and they are not shown.
 func (f *contentFlag) withheld(o *output, some bool) {
 	if some && !f.shown && !o.json {
-		o.note("Texts of errors are shown with --show-payloads.")
+		o.note("--show-payloads shows error texts.")
 	}
 }
 

@@ -78,7 +78,7 @@ func TestFitsATerminal(t *testing.T) {
 			t.Errorf("%s: got %q, want more", command, said)
 		}
 	}
-	if said := atTerminal(t, dsn, words("status")); !regexp.MustCompile(`FAILS LATELY .* RUNS  FIRST +SINCE`).MatchString(said) {
+	if said := atTerminal(t, dsn, words("status")); !regexp.MustCompile(`RECENT FAILURES .* RUNS  FIRST +SINCE`).MatchString(said) {
 		t.Errorf("status: got %q, want since when and since which release something fails", said)
 	}
 }

@@ -93,7 +93,7 @@ func (l *messagesList) find(
 		if next == nil || len(found) >= l.page.Size {
 			return found, next, nil
 		}
-		p.show(fmt.Sprintf("looked at %d pages, found %d", pages, len(found)))
+		p.show(fmt.Sprintf("read %d pages, found %d", pages, len(found)))
 		page = *next
 	}
 }
@@ -146,7 +146,7 @@ func (g *messagesGet) command() *cobra.Command {
 func (g *messagesGet) run(ctx context.Context, session *operator.Session, ids []int64) error {
 	m, err := session.Messages().Get(ctx, ids[0])
 	if errors.Is(err, admin.ErrNotFound) {
-		return fmt.Errorf("%w: asyncmonolith explain %d looks among poisoned and kept ones, too", err, ids[0])
+		return fmt.Errorf("%w: asyncmonolith explain %d also finds poisoned and kept ones", err, ids[0])
 	}
 	if err != nil {
 		return err

@@ -64,7 +64,7 @@ func rescheduleCommand(a *app) *cobra.Command {
 	c.Flags().Var(&at, "at", "when the messages are due, in UTC")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if at.IsZero() {
-			return usage(errors.New("--at is missing: when the messages are to be due"))
+			return usage(errors.New("--at is missing: give the new due time"))
 		}
 		x.at = at.Time
 		return x.run(c, args)

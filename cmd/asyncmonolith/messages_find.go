@@ -25,8 +25,8 @@ type messagesFind struct {
 func (f *messagesFind) command() *cobra.Command {
 	c := &cobra.Command{
 		Use: "find", Short: "Find pending messages by message id, trace or header", Args: checkArgs(noArgs),
-		Long: `Find pending messages by message id, trace or header. No index has these, so the command reads all pending messages,
-first those produced at the time of the message id, and shows its progress.`,
+		Long: `Find pending messages by message id, trace or header. No index has these, so the command reads all pending messages
+and shows its progress. With a message id, it starts with those produced at that time.`,
 		Example: `  asyncmonolith messages find --message-id 0199f1a2-7c3d-7abc-8def-0123456789ab
   asyncmonolith messages find --header tenant=acme --limit 10`,
 		RunE: f.app.onSession(f.run, f.config),
@@ -50,7 +50,7 @@ func (f *messagesFind) check() error {
 		}
 	}
 	if f.search.MessageID == uuid.Nil && f.search.TraceID == "" && f.header == "" {
-		return usage(errors.New("nothing says what to look for: give --message-id, --trace-id or --header"))
+		return usage(errors.New("no search is given: use --message-id, --trace-id or --header"))
 	}
 	return f.page.check()
 }
@@ -68,11 +68,11 @@ func (f *messagesFind) run(ctx context.Context, session *operator.Session, _ []s
 		return err
 	}
 	if len(found) == 0 {
-		return fmt.Errorf("%w: no pending message has that", errNotFound)
+		return fmt.Errorf("%w: no pending message matches", errNotFound)
 	}
 	most := min(f.page.Size, len(found))
 	if more || len(found) > most {
-		f.app.note("There may be more than are listed: --limit says how many are.")
+		f.app.note("More messages may match: raise --limit.")
 	}
 	return pending("").write(f.app.output, found[:most], nil)
 }
@@ -91,6 +91,6 @@ func (f *messagesFind) find(ctx context.Context, session *operator.Session) (fou
 			return found, next != nil, nil
 		}
 		cursor = *next
-		p.show(fmt.Sprintf("looked at %d messages, found %d", cursor.Examined, len(found)))
+		p.show(fmt.Sprintf("read %d messages, found %d", cursor.Examined, len(found)))
 	}
 }

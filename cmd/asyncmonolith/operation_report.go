@@ -23,7 +23,7 @@ func newOperationReport(a *app, session *operator.Session) operationReport {
 	return operationReport{a.output, session, a.service}
 }
 
-const noRunner = "No live process runs operations, so nothing happens by itself"
+const noRunner = "No live process runs operations"
 
 // hasRunner reports whether a live process runs operations. It is true if that cannot be read: the operation is stored.
 func (r operationReport) hasRunner(ctx context.Context) bool {
@@ -35,13 +35,13 @@ func (r operationReport) hasRunner(ctx context.Context) bool {
 func (r operationReport) runner(ctx context.Context, o ops.Operation) string {
 	switch found := r.hasRunner(ctx); {
 	case found && o.Target.Projection != "":
-		return "A process that runs operations, and has the projection's code, carries it out."
+		return "A process that runs operations and has the projection's code runs it."
 	case found:
-		return "A process that runs operations carries it out."
+		return "A process that runs operations runs it."
 	case o.Target.Projection != "":
-		return noRunner + ": start a process that runs it, and has the projection's code."
+		return noRunner + ": start one that has the projection's code."
 	default:
-		return fmt.Sprintf("%s: asyncmonolith operations run %d carries it out from here.", noRunner, o.ID)
+		return fmt.Sprintf("%s: start one, or use asyncmonolith operations run %d.", noRunner, o.ID)
 	}
 }
 
@@ -55,14 +55,14 @@ func (r operationReport) noteUntaken(ctx context.Context, o ops.Operation) {
 // already reports that an operation with the same target is in progress. If that has paused itself, nothing happens, which is
 // an error.
 func (r operationReport) already(o ops.Operation) error {
-	text := fmt.Sprintf("The same is under way: operation %d, started by %s.", o.ID, o.Actor)
+	text := fmt.Sprintf("Operation %d, started by %s, does the same and has not ended.", o.ID, o.Actor)
 	if o.State != ops.Paused {
 		r.note("%s", text)
 		return nil
 	}
-	r.note("%s It has paused itself, and nothing more happens until a person decides.", text)
-	r.note("To have it go on:  asyncmonolith operations resume %d --yes --reason TEXT", o.ID)
-	r.note("To end it:         asyncmonolith operations stop %d --reason TEXT", o.ID)
+	r.note("%s It has paused itself and waits for a decision.", text)
+	r.note("To resume it:  asyncmonolith operations resume %d --yes --reason TEXT", o.ID)
+	r.note("To stop it:    asyncmonolith operations stop %d --reason TEXT", o.ID)
 	err := fmt.Errorf("%w: operation %d has paused itself", errPartly, o.ID)
 	if r.json {
 		return errors.Join(r.line(o), err)
@@ -72,16 +72,16 @@ func (r operationReport) already(o ops.Operation) error {
 
 // started reports that an operation is in progress, and how to undo and to watch it.
 func (r operationReport) started(ctx context.Context, o ops.Operation) error {
-	back := fmt.Sprintf("To take it back before then:  asyncmonolith operations undo %d", o.ID)
+	back := fmt.Sprintf("To undo it before then:    asyncmonolith operations undo %d", o.ID)
 	if o.State != ops.Waiting {
-		back = fmt.Sprintf("To end it where it is:        asyncmonolith operations stop %d", o.ID)
+		back = fmt.Sprintf("To stop it:                asyncmonolith operations stop %d", o.ID)
 	}
 	err := errors.Join(
 		r.say("%s. %s", stateText(o), r.runner(ctx, o)),
 		r.say("%s", back),
-		r.say("To see how far it is:         asyncmonolith operations watch %d", o.ID))
+		r.say("To watch it:               asyncmonolith operations watch %d", o.ID))
 	if o.Target.Projection == "" {
-		err = errors.Join(err, r.say("To carry it out from here:    asyncmonolith operations run %d", o.ID))
+		err = errors.Join(err, r.say("To run it from here:       asyncmonolith operations run %d", o.ID))
 	}
 	return err
 }
@@ -95,7 +95,7 @@ func (r operationReport) noteWaiting(ctx context.Context, consumers []string) {
 	live := liveConsumers(o)
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(consumers))) {
 		if !slices.Contains(live, name) {
-			r.note("No live process consumes %s: what is requeued waits for one.", name)
+			r.note("No live process consumes %s: requeued messages wait for one.", name)
 		}
 	}
 	for _, q := range o.Queues {
@@ -106,7 +106,7 @@ func (r operationReport) noteWaiting(ctx context.Context, consumers []string) {
 		if q.PausedBy != "" {
 			by = " by " + q.PausedBy
 		}
-		r.note("%s is paused%s: what is requeued waits until it is resumed.", q.Consumer, by)
+		r.note("%s is paused%s: requeued messages wait until it is resumed.", q.Consumer, by)
 	}
 }
 
@@ -129,7 +129,7 @@ func (r operationReport) outcome(o ops.Operation) error {
 	switch {
 	case o.State == ops.Done && o.Skipped == 0:
 	case o.State == ops.Paused:
-		err = fmt.Errorf("%w: it has paused itself: asyncmonolith operations get %d --show-payloads says why, "+
+		err = fmt.Errorf("%w: the operation paused itself: see asyncmonolith operations get %d --show-payloads, "+
 			"then operations resume %d or stop %d", errPartly, o.ID, o.ID, o.ID)
 	default:
 		err = errPartly
@@ -139,14 +139,14 @@ func (r operationReport) outcome(o ops.Operation) error {
 
 // interrupted says how to go on with an operation after Ctrl-C.
 func (r operationReport) interrupted(id int64, o ops.Operation) error {
-	r.note("Left as it is: %s. A live process that runs operations goes on with it, if there is one.", stateText(o))
-	r.note("To go on from here:  asyncmonolith operations run %d", id)
+	r.note("Not stopped: %s. A live process that runs operations continues it, if there is one.", stateText(o))
+	r.note("To run it from here:  asyncmonolith operations run %d", id)
 	if o.State == ops.Waiting {
-		r.note("To take it back:     asyncmonolith operations undo %d", id)
+		r.note("To undo it:           asyncmonolith operations undo %d", id)
 	} else {
-		r.note("To end it:           asyncmonolith operations stop %d", id)
+		r.note("To stop it:           asyncmonolith operations stop %d", id)
 	}
-	return fmt.Errorf("%w: operation %d is left under way", errPartly, id)
+	return fmt.Errorf("%w: operation %d has not ended", errPartly, id)
 }
 
 // over reports whether an operation stays in its state until a person changes that.
@@ -173,7 +173,7 @@ func stateText(o ops.Operation) string {
 		text += fmt.Sprintf(", %d skipped", o.Skipped)
 	}
 	if o.State == ops.Canary && o.Changed >= int64(o.Canary) {
-		text += ", waiting for these to run"
+		text += ", waiting for canaries to run"
 	}
 	if o.Note != "" {
 		text += "; " + o.Note

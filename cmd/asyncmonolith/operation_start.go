@@ -29,7 +29,7 @@ type operationStart struct {
 // add adds the flags. waits is the help of --wait.
 func (s *operationStart) add(c *cobra.Command, waits string) {
 	c.Flags().BoolVar(&s.wait, "wait", false, waits)
-	c.Flags().DurationVar(&s.undoWindow, "undo-window", 10*time.Second, "wait before the start, in which the operation can be undone")
+	c.Flags().DurationVar(&s.undoWindow, "undo-window", 10*time.Second, "time before the start in which the operation can be undone")
 	s.confirmed(c)
 }
 
@@ -115,10 +115,10 @@ func (s *operationStart) preview(p ops.Preview) error {
 		return s.app.line(p)
 	}
 	if p.Duplicate > 0 {
-		s.app.note("Operation %d does the same, and is under way or planned by another.", p.Duplicate)
+		s.app.note("Operation %d, in progress or planned by another user, does the same.", p.Duplicate)
 	}
 	for _, id := range p.Overlapping {
-		s.app.note("Operation %d is under way and changes messages of the same consumer.", id)
+		s.app.note("Operation %d is in progress and changes messages of the same consumer.", id)
 	}
 	if p.Poisoned != nil {
 		if err := previewKinds().write(s.app.output, p.Poisoned.Kinds, nil); err != nil {
@@ -134,11 +134,11 @@ func (s *operationStart) preview(p ops.Preview) error {
 	case p.Messages == 0:
 		return nil
 	case s.action == ops.RetryParked:
-		return s.app.say("%s to be applied again, and none that is parked later.", plural(p.Messages, "event"))
+		return s.app.say("%s will be applied again. Events parked later are not included.", plural(p.Messages, "event"))
 	}
-	said := fmt.Sprintf("%s to be %s, and nothing that comes later.", plural(p.Messages, "message"), s.done)
+	said := fmt.Sprintf("%s will be %s. Later messages are not included.", plural(p.Messages, "message"), s.done)
 	if p.First {
-		said = "The first " + said + " More match, and stay as they are: do it again for them."
+		said = "The first " + said + " More messages match: start another operation for them."
 	}
 	if p.Messages > tableOf {
 		said += " The table has the first 10,000 only."

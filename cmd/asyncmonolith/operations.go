@@ -18,8 +18,8 @@ func operationsGroup(a *app) *cobra.Command {
 	return asGroup(&cobra.Command{
 		Use:   "operations",
 		Short: "List changes, and undo, stop or watch operations",
-		Long: `List the changes of operators, which are the audit. Operations change many messages. They can be undone until they
-start, and stopped later. undo and stop need neither --yes nor --reason.`,
+		Long: `List the audit of changes. Operations change many messages: they can be undone until they start, and stopped later.
+undo and stop need neither --yes nor --reason.`,
 		Example: `  asyncmonolith operations list
   asyncmonolith operations undo 12
   asyncmonolith operations set-rate 12 500 --yes --reason "the provider allows it"

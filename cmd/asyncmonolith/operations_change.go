@@ -96,11 +96,11 @@ func (x *operationChange) rateArgs(c *cobra.Command, args []string) (err error) 
 		return err
 	}
 	if len(args) != 2 {
-		return usage(fmt.Errorf("say how many messages a second, and nothing more: see %s --help", c.CommandPath()))
+		return usage(fmt.Errorf("one rate in messages per second is allowed: see %s --help", c.CommandPath()))
 	}
 	x.rate, err = strconv.Atoi(args[1])
 	if err != nil || x.rate < 1 || x.rate > mostRate {
-		return usage(fmt.Errorf("rate %q: 1 to %d messages a second are allowed", args[1], mostRate))
+		return usage(fmt.Errorf("rate %q: 1 to %d messages per second are allowed", args[1], mostRate))
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (x *operationChange) run(ctx context.Context, session *operator.Session, id
 	report.noteUntaken(ctx, o)
 	text := stateText(o)
 	if x.rate > 0 {
-		text += fmt.Sprintf("; %d messages a second", o.Rate)
+		text += fmt.Sprintf("; %d messages per second", o.Rate)
 	}
 	return x.app.result(o, text+".", nil)
 }

@@ -126,9 +126,9 @@ type poisonedList struct {
 func (l *poisonedList) command() *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List poisoned messages, the newest first", Args: checkArgs(noArgs),
-		Long: `List poisoned messages, the newest first, with the type of the error. --show-payloads shows what its texts have
-in common instead. poisoned get and poisoned groups show the whole text. --error reads every message that the other flags select, so
-add --consumer if there are many.`,
+		Long: `List poisoned messages, the newest first, with their error types. --show-payloads shows error texts instead, without
+the parts that differ. poisoned get and poisoned groups show whole texts. --error reads every message that the other
+flags select: add --consumer if there are many.`,
 		Example: `  asyncmonolith poisoned list --consumer mail --poisoned-after "2026-01-02 15:00:00"`,
 		RunE:    l.app.onSession(l.run, l.content.config, l.filter.config),
 	}

@@ -26,7 +26,7 @@ func (p *processesCommand) command() *cobra.Command {
 	c := &cobra.Command{
 		Use: "processes", Short: "List the processes that use the tables", Args: checkArgs(noArgs),
 		Long: `List the processes that use the tables, lost ones first, by host: their release, their load, and their parts, such as a
-processor and a scheduler. A lost process has not reported for 45 s and did not stop in order. Stopped processes are
+processor and a scheduler. A lost process has not reported for 45 s and did not stop gracefully. Stopped processes are
 counted; --all lists them. --json writes a line per part.`,
 		Example: "  asyncmonolith processes --within 1h",
 		PreRunE: func(*cobra.Command, []string) error {
@@ -74,7 +74,7 @@ func programs() list[operator.Program] {
 		},
 		below: func(p operator.Program) (texts []string) {
 			for _, part := range p.Parts {
-				texts = append(texts, formatNames(part.Kind+" takes %s", takenBy(part)), formatNames("stuck in: %s", part.Stuck))
+				texts = append(texts, formatNames(part.Kind+": %s", takenBy(part)), formatNames("stuck in: %s", part.Stuck))
 				for _, circuit := range part.OpenCircuits {
 					texts = append(texts, formatCircuit(circuit))
 				}

@@ -130,7 +130,7 @@ func (r *projectionResume) run(ctx context.Context, session *operator.Session, n
 		return err
 	}
 	return r.change(r.app.output, fmt.Sprintf("resume projection %q, version %d", name, version), do,
-		map[string]any{"resumed": name, "version": version}, fmt.Sprintf("Projection %q, version %d, goes on.", name, version))
+		map[string]any{"resumed": name, "version": version}, fmt.Sprintf("Projection %q, version %d, is resumed.", name, version))
 }
 
 // projectionOperation is a command that starts an operation on a projection. A process with the projection's code runs it.
@@ -146,7 +146,7 @@ func newProjectionOperation(a *app, action ops.Action, name string) *projectionO
 func (p *projectionOperation) command(short string) *cobra.Command {
 	c := p.version.command(p.app, &cobra.Command{
 		Use: p.done + " PROJECTION", Short: short,
-		Long:    short + ". It is an operation, which a process with the application's code runs.",
+		Long:    short + ". A process with the application's code runs this operation.",
 		Example: fmt.Sprintf("  asyncmonolith projections %s totals --yes --reason \"as agreed\"", p.done),
 	}, p.run, p.config)
 	p.add(c, "show the progress until the operation ends")
@@ -207,11 +207,11 @@ func (f *versionFlag) find(ctx context.Context, session *operator.Session, name 
 	case len(versions) == 0:
 		return 0, fmt.Errorf("projection %q: %w%s", name, errNotFound, suggestion(name, names, quotedName, "asyncmonolith projections list"))
 	case version == 0 && len(versions) > 1:
-		return 0, usage(fmt.Errorf("projection %q has versions %v: say --version", name, versions))
+		return 0, usage(fmt.Errorf("projection %q has versions %v: give --version", name, versions))
 	case version == 0:
 		return versions[0], nil
 	case !slices.Contains(versions, version):
-		return 0, fmt.Errorf("projection %q, version %d: %w: there are %v", name, version, errNotFound, versions)
+		return 0, fmt.Errorf("projection %q, version %d: %w: versions %v exist", name, version, errNotFound, versions)
 	default:
 		return version, nil
 	}

@@ -34,8 +34,8 @@ func requeueCommand(a *app) *cobra.Command {
 	c := x.command(&cobra.Command{
 		Use: "requeue [ID...]", Short: "Make poisoned messages pending again",
 		Long: `Make poisoned messages pending again. Ids are requeued at once. Flags select messages for an operation, which starts
-after 10 s and can be undone until then. A few messages go first; if more than a tenth of them fails again, the
-operation pauses itself. Messages that are poisoned after its start are not part of it.`,
+after 10 s and can be undone until then. Canary messages go first; if more than a tenth of them fail again, the
+operation pauses itself. Messages poisoned after its start are not included.`,
 		Example: `  asyncmonolith requeue 17 18 --yes --reason "fixed in 1.4.2"
   asyncmonolith requeue --consumer mail --fingerprint 1f00ba5e1f00ba5e1
   asyncmonolith requeue --consumer mail --rate 500 --canary 20 --wait --yes --reason "fixed in 1.4.2"`,
@@ -72,10 +72,10 @@ func (x *poisonedChange) changeIDs(ctx context.Context, session *operator.Sessio
 	}
 	text := fmt.Sprintf("%s %s%s.", plural(result.Requeued, "message"), x.done, newIDsText(became))
 	if result.Conflicts > 0 {
-		text += fmt.Sprintf(" %s left poisoned, since the insert id is pending already.", plural(result.Conflicts, "message"))
+		text += fmt.Sprintf(" %s left poisoned: the insert id is pending already.", plural(result.Conflicts, "message"))
 	}
 	if result.Missing > 0 {
-		text += fmt.Sprintf(" %d of the ids are of no poisoned message.", result.Missing)
+		text += fmt.Sprintf(" %d of the ids are not poisoned messages.", result.Missing)
 	}
 	if x.action == ops.Requeue {
 		return x.app.result(requeued{result.Requeued, result.Conflicts, result.Missing, became}, text, err)

@@ -28,7 +28,7 @@ func schedulesGroup(a *app) *cobra.Command {
 	group.AddCommand((&schedulesList{app: a}).command(), (&scheduleNext{app: a}).command())
 	for _, x := range []scheduleChange{
 		{name: "run", short: "Fire a schedule once, now", would: "fire",
-			said: "fires as soon as a process that has its payload type looks", do: (*operator.Schedules).Trigger},
+			said: "fires at the next poll of a process with its payload type", do: (*operator.Schedules).Trigger},
 		{name: "pause", short: "Pause a schedule", would: "pause", said: "is paused", do: (*operator.Schedules).Pause},
 		{name: "resume", short: "Resume a paused schedule, from its first fire after now", would: "resume",
 			said: "is resumed", do: (*operator.Schedules).Resume},
@@ -71,7 +71,7 @@ func (u *scheduleUpdate) run(ctx context.Context, session *operator.Session, s o
 	}
 	named := fmt.Sprintf("schedule %d (%s)", s.ID, cmp.Or(s.Name, s.PayloadType))
 	if !u.yes && !u.app.json {
-		err := u.app.say("%s fires by %s in %s. It would fire by %s in %s:", named, s.Expression, s.Zone, expression, zone)
+		err := u.app.say("%s fires at %s in %s. It would fire at %s in %s:", named, s.Expression, s.Zone, expression, zone)
 		if err == nil {
 			err = nextFires().write(u.app.output, fires, nil)
 		}
@@ -79,8 +79,8 @@ func (u *scheduleUpdate) run(ctx context.Context, session *operator.Session, s o
 	}
 	do := func() error { return session.Schedules().Update(ctx, u.reason, s.ID, expression, zone) }
 	done := map[string]any{"schedule": s.ID, "done": "update", "expression": expression, "zone": zone, "next": fires}
-	return u.change(u.app.output, fmt.Sprintf("have %s fire by %s in %s", named, expression, zone), do, done,
-		fmt.Sprintf("The %s fires by %s in %s.", named, expression, zone))
+	return u.change(u.app.output, fmt.Sprintf("have %s fire at %s in %s", named, expression, zone), do, done,
+		fmt.Sprintf("The %s fires at %s in %s.", named, expression, zone))
 }
 
 // nextFires lists fires in UTC and in their zone.
@@ -88,7 +88,7 @@ func nextFires() list[time.Time] {
 	return list[time.Time]{
 		columns: []show.Column{{Title: "NEXT"}, {Title: "IN ITS ZONE"}},
 		row:     func(t time.Time) []any { return []any{t, t.Format("2006-01-02 15:04:05 MST")} },
-		empty:   "No fire is ahead.",
+		empty:   "No next fires.",
 	}
 }
 

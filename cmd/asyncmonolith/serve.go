@@ -40,7 +40,7 @@ to operators and administrators.`,
 	flags.Uint16Var(&s.port, "port", 0, "port; 0 means a free one")
 	flags.StringVar(&s.role, "role", ops.Viewer.String(), "role of the browser: viewer, operator or administrator")
 	flags.BoolVar(&s.content.shown, "show-payloads", false, "show payloads, headers and error texts to operators and administrators")
-	flags.BoolVar(&s.work, "run-operations", false, "run operations from here, too")
+	flags.BoolVar(&s.work, "run-operations", false, "also run operations")
 	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roles(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -127,16 +127,16 @@ func (s *serveCommand) writeLink(l *login, role ops.Role) error {
 	}
 	return errors.Join(
 		s.app.say("The console is at %s", l.link()),
-		s.app.say("The link works once, and lets a browser in as %s%s. Ctrl-C ends it.", role, s.noContents(role)))
+		s.app.say("The link works once, for the role %s%s. Ctrl-C ends the server.", role, s.noContents(role)))
 }
 
 // noContents says why the console shows no contents, or "" if it does.
 func (s *serveCommand) noContents(role ops.Role) string {
 	switch {
 	case role == ops.Viewer:
-		return ", who sees no contents: see --role and --show-payloads"
+		return ", without contents: see --role and --show-payloads"
 	case !s.content.shown:
-		return ", who sees no contents: see --show-payloads"
+		return ", without contents: see --show-payloads"
 	default:
 		return ""
 	}

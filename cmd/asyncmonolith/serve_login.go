@@ -79,7 +79,7 @@ func (l *login) redeem(r *http.Request) (status int, text string) {
 		return http.StatusMethodNotAllowed, "GET is allowed."
 	}
 	if r.Host != l.hosts()[0] && r.Host != l.hosts()[1] {
-		return http.StatusMisdirectedRequest, "This is not a console of the host that was asked for."
+		return http.StatusMisdirectedRequest, "This console does not serve the requested host."
 	}
 	if _, err := l.authorize(r); err == nil {
 		return http.StatusSeeOther, ""
@@ -87,8 +87,8 @@ func (l *login) redeem(r *http.Request) (status int, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.token == "" || !same(r.URL.Query().Get("token"), l.token) {
-		return http.StatusForbidden, "This link is not valid, or not any more: it works once. " +
-			"Start asyncmonolith serve again for another."
+		return http.StatusForbidden, "This link is invalid or was used: it works once. " +
+			"Start asyncmonolith serve again for a new link."
 	}
 	l.token = ""
 	return http.StatusSeeOther, ""

@@ -221,10 +221,10 @@ func TestInvitation(t *testing.T) {
 		content bool
 		says    string
 	}{
-		{ops.Viewer, false, "as viewer, who sees no contents: see --role and --show-payloads. Ctrl-C"},
-		{ops.Viewer, true, "as viewer, who sees no contents: see --role and --show-payloads. Ctrl-C"},
-		{ops.Operator, false, "as operator, who sees no contents: see --show-payloads. Ctrl-C"},
-		{ops.Operator, true, "as operator. Ctrl-C"},
+		{ops.Viewer, false, "for the role viewer, without contents: see --role and --show-payloads. Ctrl-C"},
+		{ops.Viewer, true, "for the role viewer, without contents: see --role and --show-payloads. Ctrl-C"},
+		{ops.Operator, false, "for the role operator, without contents: see --show-payloads. Ctrl-C"},
+		{ops.Operator, true, "for the role operator. Ctrl-C"},
 	} {
 		var out bytes.Buffer
 		s := &serveCommand{app: &app{output: &output{terminal: terminal{out: &out}}}, content: contentFlag{test.content}}

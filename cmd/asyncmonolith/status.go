@@ -28,7 +28,7 @@ func (s *statusCommand) command() *cobra.Command {
 
 --check lists what needs attention instead, and exits with 6 if anything is critical: poisoned messages, blocked keys,
 open circuits, unhandled messages, consumers that ignore their timeout, halted projections. Processes that were lost
-within a day and operations without progress are warnings. It reads little, so it may run often. doctor checks more.`,
+within a day and operations without progress are warnings. The check is cheap and may run often. doctor checks more.`,
 		Example: "  asyncmonolith status\n  asyncmonolith status --watch\n  asyncmonolith status --check --json",
 		RunE:    s.app.onSession(s.run, s.content.config),
 	}
@@ -127,7 +127,7 @@ func noteUnseen(out *output, o operator.Overview) {
 // failures lists failure groups. A narrow terminal shows the first failure rather than the last.
 func failures() list[admin.FailureGroup] {
 	return list[admin.FailureGroup]{
-		columns: []show.Column{{Title: "FAILS LATELY"}, {Title: "FINGERPRINT"}, {Title: "RUNS", Kind: show.Number},
+		columns: []show.Column{{Title: "RECENT FAILURES"}, {Title: "FINGERPRINT"}, {Title: "RUNS", Kind: show.Number},
 			{Title: "FIRST", Kind: show.Whole, Gives: 3}, {Title: "LAST", Kind: show.Whole, Gives: 1},
 			{Title: "SINCE", Gives: 4}, {Title: "ERROR TYPE", Gives: 2}},
 		row: func(f admin.FailureGroup) []any {

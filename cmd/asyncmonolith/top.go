@@ -27,8 +27,8 @@ func (t *topCommand) command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top",
 		Short: "Watch consumers, failures, processes and operations",
-		Long: "Watch consumers, failures, processes and operations on a terminal. The database is read every two seconds at most,\n" +
-			"and for a fiftieth of the time at most.",
+		Long: "Watch consumers, failures, processes and operations on a terminal. The database is read at most every two seconds,\n" +
+			"and for at most a fiftieth of the time.",
 		Example: "  asyncmonolith top\n  asyncmonolith top --show-payloads --interval 5s",
 		Args:    checkArgs(noArgs),
 		RunE:    t.run,

@@ -27,7 +27,7 @@ func exactlyOne(thing, listed string) cobra.PositionalArgs {
 		case len(args) == 0:
 			return missing(thing, listed)
 		case len(args) > 1:
-			return fmt.Errorf("name one %s, and not %d", thing, len(args))
+			return fmt.Errorf("one %s is allowed, not %d", thing, len(args))
 		default:
 			return nil
 		}
@@ -45,13 +45,13 @@ func atLeastOne(thing, listed string) cobra.PositionalArgs {
 }
 
 func missing(thing, listed string) error {
-	return fmt.Errorf("name the %s, which asyncmonolith %s shows", thing, listed)
+	return fmt.Errorf("the %s is missing: asyncmonolith %s lists them", thing, listed)
 }
 
 // noArgs takes no arguments.
 func noArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return fmt.Errorf("%q is one word too many", args[0])
+		return fmt.Errorf("%q: no arguments are allowed", args[0])
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func parseIDs(args []string) ([]int64, error) {
 	for _, arg := range args {
 		id, err := strconv.ParseInt(arg, 10, 64)
 		if err != nil || id < 1 {
-			return nil, usage(fmt.Errorf("%q is no id: a number is allowed, as listings show it", show.Text(arg)))
+			return nil, usage(fmt.Errorf("%q is not an id: a number from a listing is allowed", show.Text(arg)))
 		}
 		if !slices.Contains(found, id) {
 			found = append(found, id)

@@ -21,7 +21,7 @@ func (v *versionCommand) command() *cobra.Command {
 func (v *versionCommand) run(*cobra.Command, []string) error {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return v.app.say("This build does not tell its version.")
+		return v.app.say("This build has no version.")
 	}
 	build := newBuild(info)
 	text := "asyncmonolith " + build.Version

@@ -36,10 +36,10 @@ func TestAnOperationIsStartedWithoutARunner(t *testing.T) {
 	each(t, func(s site) {
 		a := filled(s)
 		start := []string{"requeue", "--consumer", "mail", "--undo-window", "0", "--yes", "--reason", "fixed"}
-		const nobody = "No live process runs operations, so nothing happens by itself: asyncmonolith operations run "
+		const nobody = "No live process runs operations: start one, or use asyncmonolith operations run "
 		got := s.must(0, start...)
 		id := s.idOf(a, "SELECT MAX(id) FROM message_operations")
-		if !got.says(nobody+id+" carries it out from here.") || got.says("A process that runs") {
+		if !got.says(nobody+id+".") || got.says("A process that runs") {
 			s.Errorf("got %+v, want that nobody carries it out", got)
 		}
 		if got = s.must(0, append(start, "--json")...); !strings.Contains(got.err, nobody+id) || strings.Contains(got.out, "No live") {
@@ -48,13 +48,13 @@ func TestAnOperationIsStartedWithoutARunner(t *testing.T) {
 		a.Exec("UPDATE message_operations SET starts_at = "+testapp.In(s.db, -11e9)+" WHERE id = ?", id)
 		for _, command := range []string{"status --check", "doctor"} {
 			got = s.must(6, strings.Fields(command)...)
-			if !got.says("operation "+id+" (requeue by", "and no live process runs operations.") {
+			if !got.says("operation "+id+" (requeue by", "but no live process runs operations.") {
 				s.Errorf("%s: got %+v, want that it stands still", command, got)
 			}
 		}
 		s.watched(id, nobody+id)
 		s.alive(a, "operations")
-		if got = s.must(0, start...); !got.says("A process that runs operations carries it out.") || got.says(nobody) {
+		if got = s.must(0, start...); !got.says("A process that runs operations runs it.") || got.says(nobody) {
 			s.Errorf("got %+v, want that a process carries it out", got)
 		}
 		if got = s.must(6, "status", "--check"); got.says("operation " + id) {
@@ -97,7 +97,7 @@ func TestCanariesThatNothingConsumes(t *testing.T) {
 	each(t, func(s site) {
 		a := filled(s)
 		start := []string{"requeue", "--consumer", "mail", "--undo-window", "0", "--yes", "--reason", "fixed", "--wait"}
-		if said := s.until("waiting for these to run", start...); strings.Contains(said, "No live process consumes") {
+		if said := s.until("waiting for canaries to run", start...); strings.Contains(said, "No live process consumes") {
 			s.Errorf("a process lives: got %q, want no word of that", said)
 		}
 		a.Exec("DELETE FROM message_processes")
@@ -116,14 +116,14 @@ func TestTheSameHasPausedItself(t *testing.T) {
 		start := []string{"requeue", "--consumer", "mail", "--undo-window", "1h", "--yes", "--reason", "fixed"}
 		s.must(0, start...)
 		id := s.idOf(a, "SELECT MAX(id) FROM message_operations")
-		if got := s.must(0, start...); !got.says("The same is under way: operation "+id, "operations undo "+id) {
+		if got := s.must(0, start...); !got.says("Operation "+id+", started by", "operations undo "+id) {
 			s.Errorf("waiting: got %+v, want how to take it back", got)
 		}
 		a.Exec("UPDATE message_operations SET state = 'running'")
 		if got := s.must(0, start...); !got.says("operations stop "+id) || got.says("undo") {
 			s.Errorf("running: got %+v, want how to end it", got)
 		}
-		a.Exec("UPDATE message_operations SET state = 'paused', note = '10 of the 10 that went first have failed again'")
+		a.Exec("UPDATE message_operations SET state = 'paused', note = '10 of 10 canary messages failed again'")
 		for _, more := range [][]string{nil, {"--wait"}, {"--json"}} {
 			got := s.must(5, append(start, more...)...)
 			if !got.says("operation "+id+" has paused itself", "operations resume "+id+" --yes --reason TEXT",
@@ -135,8 +135,8 @@ func TestTheSameHasPausedItself(t *testing.T) {
 			s.Errorf("got %d operations, want the one: %s", n, s.dump("message_operations"))
 		}
 		s.must(0, "operations", "resume", id, "--yes", "--reason", "other orders")
-		if got := s.must(0, "operations", "get", id, "--show-payloads"); !got.says("continued by cli:",
-			"; before that: 10 of the 10 that went first have failed again") {
+		if got := s.must(0, "operations", "get", id, "--show-payloads"); !got.says("resumed by cli:",
+			"; before that: 10 of 10 canary messages failed again") {
 			s.Errorf("got %+v, want why it had paused itself, too", got)
 		}
 	})
@@ -164,7 +164,7 @@ func TestRequeuedIntoAPause(t *testing.T) {
 	each(t, func(s site) {
 		filled(s)
 		s.must(0, "consumers", "pause", "mail", "--yes", "--reason", "it burns")
-		if got := s.must(4, "discard", "--all"); got.says("what is requeued") {
+		if got := s.must(4, "discard", "--all"); got.says("requeued messages wait") {
 			s.Errorf("discard: got %+v, want nothing of a requeue", got)
 		}
 		yes := []string{"--yes", "--reason", "fixed"}
@@ -180,7 +180,7 @@ func TestRequeuedIntoAPause(t *testing.T) {
 			{0, append([]string{"requeue", "--all", "--wait", "--undo-window", "0", "--canary", "0"}, yes...)},
 		} {
 			got := s.must(test.code, test.args...)
-			if !strings.Contains(got.err, "mail is paused by cli:") || !strings.Contains(got.err, ": what is requeued waits until it is resumed.") {
+			if !strings.Contains(got.err, "mail is paused by cli:") || !strings.Contains(got.err, ": requeued messages wait until it is resumed.") {
 				s.Errorf("%v: got %+v, want that it is paused", test.args, got)
 			}
 		}

@@ -150,7 +150,7 @@ func TestInterrupted(t *testing.T) {
 		}
 		_ = c.Wait()
 		id := s.idOf(a, "SELECT MAX(id) FROM message_operations")
-		for _, want := range []string{"Left as it is: operation " + id + " (requeue) is waiting", "asyncmonolith operations run " + id,
+		for _, want := range []string{"Not stopped: operation " + id + " (requeue) is waiting", "asyncmonolith operations run " + id,
 			"asyncmonolith operations undo " + id} {
 			if !strings.Contains(said, want) {
 				s.Errorf("got %q, want it to say %q", said, want)
@@ -184,7 +184,7 @@ func TestTwoStartsOfOnePlanAreOneOperation(t *testing.T) {
 			if got.code != 0 {
 				s.Errorf("got %+v, want exit code 0", got)
 			}
-			if strings.Contains(got.err, "The same is under way: operation") {
+			if strings.Contains(got.err, "does the same and has not ended") {
 				told++
 			}
 		}

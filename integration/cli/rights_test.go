@@ -98,7 +98,7 @@ func TestRights(t *testing.T) {
 				"--consumer", "mail"}, {"consumers", "pause", "mail"},
 			{"schedules", "run", "nightly"},
 		} {
-			looks.says(1, "the database does not allow that to this user", append(args, yes...)...)
+			looks.says(1, "the database user lacks a privilege", append(args, yes...)...)
 		}
 		operates := s.as("operates")
 		for _, args := range [][]string{

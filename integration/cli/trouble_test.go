@@ -41,8 +41,8 @@ func TestTrouble(t *testing.T) {
 			dir := s.TempDir()
 			text := filepath.Join(dir, "text.db")
 			testapp.OK(s, os.WriteFile(text, []byte(strings.Repeat("this is no database ", 100)), 0o600))
-			for path, want := range map[string]string{dir: "the file of the database is a directory", text: "the file is no SQLite database",
-				filepath.Join(dir, "none.db"): "the file of the database does not exist"} {
+			for path, want := range map[string]string{dir: "the database file is a directory", text: "the file is not a SQLite database",
+				filepath.Join(dir, "none.db"): "the database file does not exist"} {
 				s.dsn = "sqlite:" + path
 				s.says(1, want, "status")
 			}
@@ -50,7 +50,7 @@ func TestTrouble(t *testing.T) {
 				s.Error("a look has made the file")
 			}
 			s.dsn = "sqlite:" + text + "?cache=shared"
-			s.says(2, "mode=ro is the only parameter of a SQLite DSN", "status")
+			s.says(2, "a SQLite DSN allows only mode=ro", "status")
 			return
 		}
 		s.with(func(u *url.URL) {
@@ -60,12 +60,12 @@ func TestTrouble(t *testing.T) {
 				query.Set("user", "nobody")
 			}
 			u.RawQuery = query.Encode()
-		}).says(1, "the database refuses the user or the password", "status")
+		}).says(1, "the database rejects the user or the password", "status")
 		s.with(func(u *url.URL) { u.Host, u.RawQuery, u.User = "127.0.0.1:1", "", url.UserPassword("nobody", "geheim") }).
-			says(1, "the database is down, or cannot be reached: connection refused", "status")
+			says(1, "the database is down or unreachable: connection refused", "status")
 		if s.db.Dialect().Name() == dialect.PG {
-			for setting, want := range map[string]string{"no_such_setting": `the database does not know a parameter of the DSN: unrecognized configuration parameter "no_such_setting"`,
-				"statement_timeout": "the database refuses the value of a parameter of the DSN"} {
+			for setting, want := range map[string]string{"no_such_setting": `the database rejects a parameter of the DSN: unrecognized configuration parameter "no_such_setting"`,
+				"statement_timeout": "the database rejects the value of a DSN parameter"} {
 				s.with(func(u *url.URL) {
 					query := u.Query()
 					query.Set(setting, "geheim")
@@ -79,7 +79,7 @@ func TestTrouble(t *testing.T) {
 			query.Del("database")
 			query.Del("dbname")
 			u.RawQuery = query.Encode()
-		}).says(1, "there is no database of that name", "status")
+		}).says(1, "the server has no database of that name", "status")
 	})
 }
 
@@ -100,7 +100,7 @@ func TestLooksLeaveTheFileOfADatabaseAsItIs(t *testing.T) {
 				s.Errorf("%s: journal mode: got %q, %v, want delete", dsn, mode, err)
 			}
 		}
-		s.says(1, "the database is read-only: it takes no changes", "consumers", "pause", "mail", "--yes", "--reason", "why")
+		s.says(1, "the database is read-only", "consumers", "pause", "mail", "--yes", "--reason", "why")
 	})
 }
 
@@ -110,7 +110,7 @@ func TestTables(t *testing.T) {
 		if err := s.db.PingContext(s.Context()); err != nil { // which makes the file of SQLite
 			s.Fatal(err)
 		}
-		s.says(7, "the database has no tables of the library: asyncmonolith migrate makes them", "status")
+		s.says(7, "the database has no tables of the library: run asyncmonolith migrate", "status")
 		sql := s.must(0, "migrate", "--sql", "--prefix", "shop_")
 		if !strings.Contains(sql.out, "shop_consumer_messages") {
 			s.Errorf("got %q, want statements", sql.out)
@@ -118,7 +118,7 @@ func TestTables(t *testing.T) {
 		s.says(7, "the database has no tables", "status", "--prefix", "shop_")
 		s.must(0, "migrate", "--prefix", "shop_")
 		s.must(0, "status", "--prefix", "shop_")
-		s.says(7, "there are no tables of the library under this schema and prefix; there are with --prefix shop_", "poisoned", "list")
+		s.says(7, "no tables of the library have this schema and prefix; some exist with --prefix shop_", "poisoned", "list")
 		if s.db.Dialect().Name() == dialect.PG {
 			s.must(0, "migrate", "--schema", "other")
 			s.must(0, "status", "--schema", "other")
@@ -138,7 +138,7 @@ func TestStatusWithoutAPart(t *testing.T) {
 		testapp.OK(s, testapp.Second(s.db.ExecContext(s.Context(), "ALTER TABLE message_processes RENAME TO gone")))
 		a := s.must(0, "status")
 		if !strings.Contains(a.out, "mail") || strings.Contains(a.out, "Programs:") ||
-			!strings.Contains(a.err, "Could not be read, and is not shown: states, processes.") {
+			!strings.Contains(a.err, "Could not be read: states, processes.") {
 			s.Errorf("got\n%s\n%s\nwant the consumers, and that the processes are not shown", a.out, a.err)
 		}
 	})
@@ -172,7 +172,7 @@ func TestReadOnly(t *testing.T) {
 		} { // without --yes they are previews
 			s.must(4, args...)
 		}
-		s.says(1, "the database is read-only: it takes no changes", "consumers", "pause", "mail", "--yes", "--reason", "why")
+		s.says(1, "the database is read-only", "consumers", "pause", "mail", "--yes", "--reason", "why")
 	})
 }
 

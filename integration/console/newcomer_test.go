@@ -195,5 +195,5 @@ func TestAScheduleThatCannotFire(t *testing.T) {
 func TestACureHasItsPage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, inWorld(t, "normal"), ops.Operator)
-	s.reads("a process that vanished", "doctor", texts{[]string{"A message that it held may be to blame. Crash suspects"}, nil})
+	s.reads("a process that vanished", "doctor", texts{[]string{"A message that it held may be the cause. Crash suspects"}, nil})
 }

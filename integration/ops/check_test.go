@@ -54,10 +54,10 @@ func TestCheckNamesWhatNeedsAttention(t *testing.T) {
 		all := check()
 		wantFinding(t, all, "consumers", ops.Critical, "c: No live process handles ")
 		wantFinding(t, all, "processes", ops.Critical, "stuck (pid 7", "still run: c")
-		wantFinding(t, all, "operations", ops.Warning, "has stopped itself")
+		wantFinding(t, all, "operations", ops.Warning, "Paused itself.")
 		a.Exec("UPDATE message_processes SET state = '{\"every\": 15000000000, \"open_circuits\": [\"c\"]}'")
 		a.Exec("DELETE FROM message_processes WHERE id = 'fine'")
-		wantFinding(t, check(), "processes", ops.Critical, "stuck (pid 7", "Circuit open, or broker away: c.")
+		wantFinding(t, check(), "processes", ops.Critical, "stuck (pid 7", "Circuit open or broker down: c.")
 		a.Exec("INSERT INTO message_breakers (name, half_since, done, failed, opened, opened_at, open_until) VALUES ('c', " +
 			testapp.In(db, 0) + ", 8, 12, 1, " + testapp.In(db, -time.Minute) + ", " + testapp.In(db, time.Minute) + ")")
 		all = check()
@@ -82,7 +82,7 @@ func TestCheckOfProjections(t *testing.T) {
 		a := testapp.New(t, db, testapp.Consumed("c"))
 		a.Exec("INSERT INTO event_subscriptions (name, version, shard, shards, filter, position, status, next_at, moved_at) VALUES ('p', 2, 3, 4, '', 17, 'halted', " + testapp.In(db, 0) + ", " + testapp.In(db, 0) + ")")
 		all := testapp.Must[[]ops.Finding](t)(operator.As(serviceOf(t, db, a.Registry), someone(ops.Viewer)).Check(t.Context()))
-		wantFinding(t, all, "projections", ops.Critical, "p: Version 2, shard 3, has halted at position 17.")
+		wantFinding(t, all, "projections", ops.Critical, "p: Version 2, shard 3 halted at position 17.")
 	})
 }
 
@@ -137,7 +137,7 @@ func TestOverviewShowsThePartsThatCouldBeRead(t *testing.T) {
 		!strings.Contains(o.Unseen[0].Why, "did not answer within 3s") || !o.Unseen[0].From.IsZero() {
 		t.Errorf("got %+v, want that the queue of slow is unseen", o.Unseen)
 	}
-	wantFinding(t, testapp.Must[[]ops.Finding](t)(s.Check(t.Context())), "overview", ops.Warning, "is not shown: the queue of slow")
+	wantFinding(t, testapp.Must[[]ops.Finding](t)(s.Check(t.Context())), "overview", ops.Warning, "Could not be read: the queue of slow")
 }
 
 // TestPartsOfTheOverviewFailAlone: what cannot be read takes nothing else away, and is named.
@@ -298,7 +298,7 @@ func TestCheckOfOperations(t *testing.T) {
 			{"waiting", 15 * time.Second, false, fmt.Sprintf("asyncmonolith operations run %d", o.ID)},
 			{"running", 15 * time.Second, false, "no live process runs operations"},
 			{"waiting", 15 * time.Second, true, ""},
-			{"waiting", 90 * time.Second, true, "no process carries it out"},
+			{"waiting", 90 * time.Second, true, "no process runs it"},
 		} {
 			a.Exec("DELETE FROM message_processes")
 			if test.lives {

@@ -94,7 +94,7 @@ func TestAnOperationThatEndsProcessesIsPaused(t *testing.T) {
 		if died := dies(t, db, dsn, o.ID, 5, isPaused); died != 3 {
 			t.Errorf("got %d processes that died, want 3", died)
 		}
-		if got := operationOf(t, s, o.ID); got.State != ops.Paused || got.Note != "paused after 3 processes died while they ran it" {
+		if got := operationOf(t, s, o.ID); got.State != ops.Paused || got.Note != "paused after 3 processes died while running it" {
 			t.Errorf("got %s, %q, want paused, and why", got.State, got.Note)
 		}
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Resume(t.Context(), "it is mended", o.ID, 0))

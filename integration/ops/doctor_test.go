@@ -100,7 +100,7 @@ func TestDoctorLooksAtTables(t *testing.T) {
 		all := doctor(t, t.Context(), db, registry)
 		wantFinding(t, all, "schema", ops.Critical, "migrate")
 		for _, f := range all[1:] {
-			if f.Severity == ops.Warning && strings.Contains(f.Text, "could not be looked at") {
+			if f.Severity == ops.Warning && strings.Contains(f.Text, "The check could not run") {
 				t.Errorf("got %+v, want nothing of what has no tables", f)
 			}
 		}
@@ -243,7 +243,7 @@ func TestDoctorLooksAtDeadRows(t *testing.T) {
 		return a.Count("SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'consumer_messages'") >= 60_000
 	})
 	wantFinding(t, doctor(t, t.Context(), db, a.Registry), "dead_rows", ops.Warning,
-		"consumer_messages: 60000 dead rows and 0 live ones", "VACUUM")
+		"consumer_messages: 60000 dead rows and 0 live rows", "VACUUM")
 }
 
 // TestDoctorLooksAtTheClock: a skew is said with its size.
@@ -310,13 +310,13 @@ func TestDoctorLooksAtProcesses(t *testing.T) {
 			"messages list --crashed")
 		a.Exec("INSERT INTO message_processes (id, kind, host, pid, program, version, started_at, seen_at, manifest, state) SELECT 'other', 'scheduler', host, pid, program, version, started_at, seen_at, manifest, state FROM message_processes")
 		if found := findingsOf(doctor(t, t.Context(), db, a.Registry), "processes"); len(found) != 1 ||
-			!strings.Contains(found[0].Text, ": processor and scheduler. Others") {
+			!strings.Contains(found[0].Text, ": processor and scheduler. Other processes") {
 			t.Errorf("got %+v, want one finding for one program", found)
 		}
 		a.Exec("DELETE FROM message_processes WHERE id = 'other'")
 		a.Exec("UPDATE message_processes SET kind = 'relays'")
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.Warning, " ago: runner of relays.",
-			"before it could drain.")
+			"before it drained.")
 		a.Exec("UPDATE message_processes SET seen_at = " + testapp.In(db, -25*time.Hour))
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "processes", ops.OK)
 	})
@@ -330,7 +330,7 @@ func TestDoctorLooksAtThePool(t *testing.T) {
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pool", ops.OK, "Nothing in this process needs")
 		a.Start(testapp.Fast())
 		testapp.Eventually(t, "it has told of itself", func() bool { return a.Count("SELECT count(*) FROM message_processes") == 1 })
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pool", ops.OK, "room")
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pool", ops.OK, "large enough")
 		var text []byte
 		testapp.OK(t, db.NewRaw("SELECT manifest FROM message_processes").Scan(t.Context(), &text))
 		var told struct{ Connections int }
@@ -358,10 +358,10 @@ func TestDoctorLooksAtSchedules(t *testing.T) {
 		}
 		for columns, says := range map[string]string{
 			"available_after = " + testapp.In(db,
-				-5*time.Minute): `due for 5 minutes. No live process fires schedules of payload type "order.placed"`,
-			"last_error = 'a secret'":                "could not fire",
-			"cron_expression = 'every now and then'": "cannot be used",
-			"cron_expression = '0 0 0 30 2 *'":       "cannot be used, or has no fire",
+				-5*time.Minute): `Overdue by 5 minutes. No live process fires schedules of payload type "order.placed"`,
+			"last_error = 'a secret'":                "The last fire failed",
+			"cron_expression = 'every now and then'": "is invalid",
+			"cron_expression = '0 0 0 30 2 *'":       "is invalid, or never fires again",
 		} {
 			set(columns)
 			all := doctor(t, t.Context(), db, a.Registry)
@@ -387,7 +387,7 @@ func TestDoctorLooksAtPauses(t *testing.T) {
 		a.ProduceMany(3)
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pauses", ops.OK)
 		a.Exec("UPDATE paused_consumers SET paused_at = " + testapp.In(db, -49*time.Hour))
-		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pauses", ops.Warning, "c: ", "by ada for 2 days", "messages wait: 3")
+		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pauses", ops.Warning, "c: ", "by ada for 2 days", "Waiting messages: 3")
 		a.Exec("DELETE FROM consumer_messages")
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "pauses", ops.OK)
 	})
@@ -403,9 +403,9 @@ func TestDoctorLooksAtOperations(t *testing.T) {
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "fixed"}))
 		wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.OK)
 		for columns, says := range map[string]string{
-			"state = 'paused'": "stopped itself",
-			"state = 'started', created_at = " + testapp.In(db, -20*time.Minute): "started 20 minutes ago",
-			"state = 'waiting', starts_at = " + testapp.In(db, -20*time.Minute):  "to start 20 minutes ago",
+			"state = 'paused'": "Paused itself",
+			"state = 'started', created_at = " + testapp.In(db, -20*time.Minute): "Started 20 minutes ago",
+			"state = 'waiting', starts_at = " + testapp.In(db, -20*time.Minute):  "Due for 20 minutes",
 		} {
 			a.Exec("UPDATE message_operations SET " + columns)
 			wantFinding(t, doctor(t, t.Context(), db, a.Registry), "operations", ops.Warning,
@@ -432,7 +432,7 @@ func TestDoctorWithoutPrivileges(t *testing.T) {
 		config.User, config.Passwd, config.DBName = name, "p", name
 		all := testapp.Must[[]ops.Finding](t)(operator.As(serviceOf(t, testdb.OpenMariaDB(t, config.FormatDSN()),
 			a.Registry), someone(ops.Operator)).Doctor(t.Context()))
-		wantFinding(t, all, "snapshots", ops.Warning, "could not be looked at", "PROCESS")
+		wantFinding(t, all, "snapshots", ops.Warning, "The check could not run", "PROCESS")
 		wantFinding(t, all, "indexes", ops.OK)
 		wantFinding(t, all, "operations", ops.OK)
 	})
@@ -455,7 +455,7 @@ func TestDoctorWithoutPrivileges(t *testing.T) {
 		limited.SetMaxOpenConns(1)
 		testapp.OK(t, testapp.Second(limited.ExecContext(t.Context(), "SET ROLE "+role)))
 		for _, f := range doctor(t, later(t, time.Hour), limited, a.Registry) {
-			if strings.Contains(f.Text, "could not be looked at") {
+			if strings.Contains(f.Text, "The check could not run") {
 				t.Errorf("got %+v, want it looked at", f)
 			}
 		}
@@ -470,7 +470,7 @@ func TestDoctorGoesOn(t *testing.T) {
 		a.Exec("ALTER TABLE message_operations RENAME TO elsewhere")
 		a.Exec("CREATE TABLE message_operations (id int)")
 		all := doctor(t, t.Context(), db, a.Registry)
-		wantFinding(t, all, "operations", ops.Warning, "could not be looked at")
+		wantFinding(t, all, "operations", ops.Warning, "The check could not run")
 		wantFinding(t, all, "pauses", ops.OK)
 		s := operator.As(serviceOf(t, db, a.Registry), someone(ops.Viewer))
 		over, cancel := context.WithCancel(t.Context())

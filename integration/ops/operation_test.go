@@ -361,11 +361,11 @@ func TestNotesOfDecisions(t *testing.T) {
 		started := testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, planned(t, s, ops.Discard, ofConsumer("c")).ID,
 			ops.StartOptions{Reason: "void"}))
 		pause := func() { a.Exec("UPDATE message_operations SET state = 'paused' WHERE id = ?", started.ID) }
-		a.Exec("UPDATE message_operations SET note = 'it failed' WHERE id = ?", started.ID)
+		a.Exec("UPDATE message_operations SET note = 'failed' WHERE id = ?", started.ID)
 		pause()
-		const cause, more = "it failed", "; before that: "
+		const cause, more = "failed", "; before that: "
 		o := testapp.Must[ops.Operation](t)(s.Operations().Resume(ctx, strings.Repeat("mended ", 285), started.ID, 0))
-		first := "continued by ada: " + strings.Repeat("mended ", 285)
+		first := "resumed by ada: " + strings.Repeat("mended ", 285)
 		if before, after, found := strings.Cut(o.Note, more); !found || after != cause || !strings.HasPrefix(first, before) ||
 			o.Reason != "void" {
 			t.Errorf("continued: got %q for %q, want who and why, and %q", o.Note, o.Reason, cause)

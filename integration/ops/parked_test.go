@@ -165,7 +165,7 @@ func TestAResetThatPanicsPausesItsOperation(t *testing.T) {
 				go func() { ended <- runner.Run(ctx) }()
 				paused := func() bool {
 					found, _, err := session.Operations().List(t.Context(), admin.Page{})
-					return err == nil && found[0].State == ops.Paused && strings.HasPrefix(found[0].Note, "it failed")
+					return err == nil && found[0].State == ops.Paused && strings.HasPrefix(found[0].Note, "failed")
 				}
 				testapp.Eventually(t, "the operation is paused, and says why", paused)
 				stop()

@@ -165,15 +165,15 @@ func TestWhatOperationsTell(t *testing.T) {
 		d := serviceOf(t, db, a.Registry)
 		o := planned(t, operator.As(d, someone(ops.Administrator)), ops.Requeue,
 			ops.Target{Poisoned: &poison.Filter{Consumer: "c", Error: "secret"}})
-		a.Exec("UPDATE message_operations SET state = 'paused', note = 'it failed 10 times in a row, and said: a secret'")
+		a.Exec("UPDATE message_operations SET state = 'paused', note = 'failed 10 times in a row; error: a secret'")
 		hidden := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.Redact = nil })
 		for name, of := range map[string]struct {
 			session *operator.Session
 			note    string
 			text    string
 		}{
-			"an operator":          {operator.As(d, someone(ops.Operator)), "it failed 10 times in a row, and said: a secret", "secret"},
-			"one who sees nothing": {operator.As(hidden, someone(ops.Operator)), "it failed 10 times in a row", ""},
+			"an operator":          {operator.As(d, someone(ops.Operator)), "failed 10 times in a row; error: a secret", "secret"},
+			"one who sees nothing": {operator.As(hidden, someone(ops.Operator)), "failed 10 times in a row", ""},
 			"a viewer":             {operator.As(d, someone(ops.Viewer)), "", ""},
 		} {
 			one := operationOf(t, of.session, o.ID)

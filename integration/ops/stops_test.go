@@ -84,7 +84,7 @@ func stopCases() []stopCase {
 			lives(map[string]any{"limit": 1, "limit_name": "mail"}, nil)(a, db)
 			a.Exec("INSERT INTO message_slots (name, n, owner, leased_until) VALUES (?, 1, 'p', "+testapp.In(db, time.Hour)+")", "shared\tmail")
 		}},
-		{reason: admin.RateLimited, till: true, says: "rate limited: 1 in 1h0m0s are used up; next try at ", set: func(a *testapp.App, db *bun.DB) {
+		{reason: admin.RateLimited, till: true, says: "rate limited: 1 in 1h0m0s used up; next try at ", set: func(a *testapp.App, db *bun.DB) {
 			lives(map[string]any{"rate": 1, "rate_per": time.Hour, "rate_burst": 1}, nil)(a, db)
 			a.Exec("INSERT INTO message_rates (name, used_to) VALUES ('c', " + testapp.In(db, time.Hour) + ")")
 		}},
@@ -305,7 +305,7 @@ func TestAResetThatHangsPausesItsOperation(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
 	defer func() { stop(); testapp.OK(t, <-ended) }()
-	if o = awaitState(t, s, o.ID, ops.Paused); !strings.Contains(o.Note, "a function of the projection has not returned in time") {
+	if o = awaitState(t, s, o.ID, ops.Paused); !strings.Contains(o.Note, "a function of the projection did not return in time") {
 		t.Errorf("got note %q, want what has happened", o.Note)
 	}
 }

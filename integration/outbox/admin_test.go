@@ -124,17 +124,17 @@ func TestAdminExplains(t *testing.T) {
 			reason admin.State
 			text   string
 		}{
-			1:  {admin.Ready, "It has been due since"},
-			2:  {admin.Delayed, "due in 1h0m0s"},
-			3:  {admin.Delayed, "2 of its runs failed"},
-			4:  {admin.Leased, " UTC, together with 3 others that are not done yet, and holds it until"},
+			1:  {admin.Ready, "Due since"},
+			2:  {admin.Delayed, "Due in 1h0m0s"},
+			3:  {admin.Delayed, "Failed runs: 2."},
+			4:  {admin.Leased, " UTC, with 3 other unfinished messages. The lease ends at"},
 			5:  {admin.LeaseExpired, "ended 3"},
 			6:  {admin.NoConsumer, `No consumer "gone"`},
 			7:  {admin.OtherPayload, `not "gone"`},
 			8:  {admin.Suspect, "at most 8"},
-			9:  {admin.Suspect, "runs alone among suspects"},
+			9:  {admin.Suspect, "runs without other suspects"},
 			10: {admin.Poisoned, "5 failed runs and 1 crash."},
-			15: {admin.Leased, " UTC, and holds it until"},
+			15: {admin.Leased, " UTC. The lease ends at"},
 			11: {admin.Paused, `Consumer "paused" has been paused since`},
 		} {
 			e, err := client.Explain(ctx, db, id)

@@ -201,7 +201,7 @@ func explained(t *testing.T, ctx context.Context, a *app) {
 			continue
 		}
 		e, err := a.Admin().Explain(ctx, a.DB, m.ID)
-		if want := `0 messages of key "k" are claimed, 1 that crashed have their places, and`; err != nil ||
+		if want := `0 messages of key "k" are claimed, and 1 that crashed keep their places.`; err != nil ||
 			e.Reason != admin.KeyLimited || !strings.Contains(e.Text, want) {
 			t.Errorf("Explain: got %q (%s), %v, want %q with %q", e.Reason, e.Text, err, admin.KeyLimited, want)
 		}

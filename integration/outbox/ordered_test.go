@@ -255,7 +255,7 @@ func TestCancellingLetsThoseBehindRun(t *testing.T) {
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "the last is seen", func() bool { return r.Stats().EmptyClaims > 0 })
 		e := testapp.Must[admin.Explanation](t)(client.Explain(t.Context(), db, waits[2].ID))
-		if want := fmt.Sprintf("It waits behind message %d of key \"customer:a\", about which: It is due in ",
+		if want := fmt.Sprintf("Waits for message %d of key \"customer:a\". About that message: Due in ",
 			waits[0].ID); e.Reason != admin.BehindKey || !strings.HasPrefix(e.Text, want) {
 			t.Errorf("Explain: got %q, %s, want %q, %s", e.Reason, e.Text, admin.BehindKey, want)
 		}

@@ -268,7 +268,7 @@ func TestEachKeyKeepsToItsRate(t *testing.T) {
 		last := int64(a.Count("SELECT MAX(id) FROM consumer_messages WHERE order_key = 'customer:a'"))
 		testapp.Eventually(t, "Explain says so", func() bool {
 			e, err := a.Admin().Explain(t.Context(), db, last)
-			return err == nil && e.Reason == admin.RateLimited && strings.Contains(e.Text, "Its key starts 20 in 1s")
+			return err == nil && e.Reason == admin.RateLimited && strings.Contains(e.Text, "The key starts at most 20 in 1s")
 		})
 		one.MustStop()
 		two.MustStop()

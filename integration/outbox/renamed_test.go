@@ -214,7 +214,7 @@ func TestExplainShowsALimitByThePresentName(t *testing.T) {
 		b.ProduceMany(1)
 		b.Exec("INSERT INTO message_slots (name, n, owner, leased_until) SELECT 'older', 1, 'other', " + testapp.In(db, time.Minute))
 		e := testapp.Must[admin.Explanation](t)(b.Admin().Explain(t.Context(), db, b.Pending()[0].ID))
-		if e.Reason != admin.Limited || !strings.Contains(e.Text, `at the limit "new" of 1, which is taken by owner other (1)`) {
+		if e.Reason != admin.Limited || !strings.Contains(e.Text, `limit "new" of 1 is reached by owner other (1)`) {
 			t.Errorf("Explain: got %s %s", e.Reason, e.Text)
 		}
 	})

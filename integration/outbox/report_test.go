@@ -48,13 +48,13 @@ func holdUps() map[string]holdUp {
 		"circuit": {outbox.WithCircuit(&circuit), func(*app) { _ = circuit.Trip(errors.New("away")) }, admin.CircuitOpen, `The circuit of consumer "c"`},
 		"limit": {bus.GlobalConcurrency(1), func(a *app) {
 			a.Exec("INSERT INTO message_slots (name, n, owner, leased_until) SELECT 'c', 1, 'other', " + later(a))
-		}, admin.Limited, `at the limit "c" of 1`},
+		}, admin.Limited, `limit "c" of 1 is reached`},
 		"rate": {bus.RateLimit(1, time.Minute, 1), func(a *app) {
 			a.Exec("INSERT INTO message_rates (name, used_to) SELECT 'c', " + later(a))
-		}, admin.RateLimited, "Its consumer starts 1 in 1m0s"},
+		}, admin.RateLimited, "The consumer starts at most 1 in 1m0s"},
 		"key rate": {bus.KeyRateLimit(1, time.Minute, 1), func(a *app) {
 			a.Exec("INSERT INTO message_key_rates (name, lane, used_to) SELECT 'c', MIN(lane), " + later(a) + " FROM consumer_messages")
-		}, admin.RateLimited, "Its key starts 1 in 1m0s"},
+		}, admin.RateLimited, "The key starts at most 1 in 1m0s"},
 	}
 }
 
@@ -272,7 +272,7 @@ func TestExplainGoesByTheFleet(t *testing.T) {
 		config.Concurrency, config.BatchSize, config.Fetchers = 2, 1, 1
 		p := a.Start(config)
 		a.ProduceMany(20)
-		becomes("slow", admin.Saturated, "at its limit", "pid")
+		becomes("slow", admin.Saturated, "a free worker", "pid")
 		close(hold)
 		testapp.Eventually(t, "slow drains", func() bool {
 			return a.Count("SELECT count(*) FROM consumer_messages WHERE consumer_type = 'slow'") == 0
@@ -304,16 +304,16 @@ func TestExplainOfWhatOthersTake(t *testing.T) {
 				t.Errorf("got %s: %s, want %s with %q", e.Reason, e.Text, want, text)
 			}
 		}
-		becomes(ids[0], admin.Ready, "consumed by shop v1")
-		becomes(ids[2], admin.BehindKey, fmt.Sprintf("waits behind message %d", ids[1]))
+		becomes(ids[0], admin.Ready, "worker in shop v1")
+		becomes(ids[2], admin.BehindKey, fmt.Sprintf("Waits for message %d", ids[1]))
 		a.Exec("UPDATE consumer_messages SET crashes = 2 WHERE id = ?", ids[0])
 		becomes(ids[0], admin.Suspect, "processes were lost")
 		a.Exec("UPDATE consumer_messages SET crashes = 0, attempts = 3, available_after = "+testapp.In(db, time.Hour)+" WHERE id = ?", ids[0])
-		becomes(ids[0], admin.Delayed, "3 of its runs failed; it is due again in")
+		becomes(ids[0], admin.Delayed, "Failed runs: 3. Due again in")
 		testapp.OK(t, web.Pause(t.Context(), db, "c", admin.PauseNote{}))
 		becomes(ids[0], admin.Paused, "has been paused")
 		a.Exec("UPDATE message_processes SET stopped_at = seen_at")
-		becomes(ids[0], admin.NoLiveProcess, "It is due at ")
+		becomes(ids[0], admin.NoLiveProcess, "Due at ")
 	})
 }
 

@@ -48,9 +48,9 @@ type Unseen struct {
 // String describes it for people, without the error.
 func (u Unseen) String() string {
 	if u.From.IsZero() {
-		return fmt.Sprintf("Could not be read, and is not shown: %s.", strings.Join(u.Parts, ", "))
+		return fmt.Sprintf("Could not be read: %s.", strings.Join(u.Parts, ", "))
 	}
-	return fmt.Sprintf("Could not be read, and is shown as of %s: %s.", flow.Instant(u.From), strings.Join(u.Parts, ", "))
+	return fmt.Sprintf("Could not be read; shown as of %s: %s.", flow.Instant(u.From), strings.Join(u.Parts, ", "))
 }
 
 // Miss records parts that could not be read, and when the values shown instead were read.

@@ -80,7 +80,7 @@ func open(ctx context.Context, dsn Secret, sqliteMode string) (*bun.DB, error) {
 func openPostgres(dsn string) (*sql.DB, error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
-		return nil, errors.New("it cannot be read as a URL of PostgreSQL")
+		return nil, errors.New("not a PostgreSQL URL")
 	}
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "asyncmonolith"
@@ -91,7 +91,7 @@ func openPostgres(dsn string) (*sql.DB, error) {
 func openMariaDB(dsn string) (*sql.DB, error) {
 	parsed, err := url.Parse(dsn)
 	if err != nil {
-		return nil, errors.New("it cannot be read as a URL")
+		return nil, errors.New("not a URL")
 	}
 	config := mysql.NewConfig()
 	config.User, config.Net, config.Addr = parsed.User.Username(), "tcp", parsed.Host
@@ -108,7 +108,7 @@ func openMariaDB(dsn string) (*sql.DB, error) {
 		query.Del(key)
 	}
 	for key := range query {
-		return nil, fmt.Errorf("parameter %q is not known: socket and tls are allowed", key)
+		return nil, fmt.Errorf("unknown parameter %q: socket and tls are allowed", key)
 	}
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
@@ -126,7 +126,7 @@ func openSQLite(dsn Secret, mode string) (*sql.DB, error) {
 	case parameters == "mode=ro":
 		mode = "&mode=ro"
 	case parameters != "":
-		return nil, errors.New("mode=ro is the only parameter of a SQLite DSN")
+		return nil, errors.New("a SQLite DSN allows only mode=ro")
 	}
 	return sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+sqliteSettings+mode)
 }

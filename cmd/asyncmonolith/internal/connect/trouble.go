@@ -19,7 +19,7 @@ import (
 var ErrSilent = errors.New("the database does not answer")
 
 // ErrNoFile: there is no database in that file.
-var ErrNoFile = errors.New("the file of the database")
+var ErrNoFile = errors.New("the database file")
 
 // What SQLite says of files.
 const (
@@ -48,29 +48,29 @@ func Trouble(err error) string {
 	case errors.Is(err, ErrNoFile):
 		return ErrNoFile.Error() + strings.SplitAfterN(err.Error(), ErrNoFile.Error(), 2)[1]
 	case code == sqliteNotADB:
-		return "the file is no SQLite database"
+		return "the file is not a SQLite database"
 	case code == sqliteCantOpen:
 		return "the SQLite file cannot be opened"
 	case errors.As(err, &pg) && (pg.Code == "28P01" || pg.Code == "28000"),
 		errors.As(err, &maria) && (maria.Number == mariaNoPassword || maria.Number == mariaNoPlugin):
-		return "the database refuses the user or the password"
+		return "the database rejects the user or the password"
 	case errors.As(err, &connecting) && errors.As(err, &pg) && pg.Code == "42704":
-		return "the database does not know a parameter of the DSN: " + pg.Message
+		return "the database rejects a parameter of the DSN: " + pg.Message
 	case errors.As(err, &connecting) && errors.As(err, &pg) && pg.Code == "22023":
-		return "the database refuses the value of a parameter of the DSN"
+		return "the database rejects the value of a DSN parameter"
 	case errors.As(err, &pg) && pg.Code == "3D000", errors.As(err, &maria) && maria.Number == mariaNoDatabase:
-		return "there is no database of that name on the server"
+		return "the server has no database of that name"
 	case errors.As(err, &pg) && pg.Code == "42501",
 		errors.As(err, &maria) && slices.Contains([]uint16{mariaNoAccess, mariaNoTable, mariaNoColumn, mariaNoRight}, maria.Number):
-		return "the database does not allow that to this user"
+		return "the database user lacks a privilege"
 	}
 	switch class := dberr.ClassOf(err); {
 	case class == dberr.ReadOnly:
-		return "the database is read-only: it takes no changes"
+		return "the database is read-only"
 	case class == dberr.Exhausted:
-		return "the database has no connection, memory or room left"
+		return "the database has no connections, memory or space left"
 	case class == dberr.Unavailable, errors.Is(err, ErrSilent), errors.As(err, &connecting):
-		return "the database is down, or cannot be reached: " + cause(err)
+		return "the database is down or unreachable: " + cause(err)
 	}
 	return ""
 }
@@ -87,7 +87,7 @@ func cause(err error) string {
 	case errors.As(err, &number):
 		return number.Error()
 	case errors.As(err, &name):
-		return "the name of the host is not known"
+		return "unknown host name"
 	case errors.Is(err, ErrSilent), errors.Is(err, os.ErrDeadlineExceeded):
 		return "no answer"
 	case errors.As(err, &answer):
@@ -106,7 +106,7 @@ func (s Secret) Exists() error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("%w does not exist: asyncmonolith migrate makes it", ErrNoFile)
+		return fmt.Errorf("%w does not exist: run asyncmonolith migrate", ErrNoFile)
 	case err == nil && info.IsDir():
 		return fmt.Errorf("%w is a directory", ErrNoFile)
 	default:

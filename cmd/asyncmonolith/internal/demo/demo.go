@@ -26,9 +26,9 @@ import (
 // Errors of [New]; use errors.Is.
 var (
 	// ErrForeign: the file is not a demo database, and is left alone.
-	ErrForeign = errors.New("it is there, and is no demo database")
+	ErrForeign = errors.New("the file exists and is not a demo database")
 	// ErrExists: the file is a demo database.
-	ErrExists = errors.New("it is there already")
+	ErrExists = errors.New("the file exists already")
 )
 
 const (
@@ -177,7 +177,7 @@ func noReports(_ context.Context, m *bus.Message) error {
 // at. All that Run starts has ended when it returns. The end of ctx is an error only before ready.
 func (d *Demo) Run(ctx context.Context, stay time.Duration, ready func()) error {
 	live := stay != 0
-	soon, cancel := context.WithTimeoutCause(ctx, patience, errors.New("the shop took too long to come to life"))
+	soon, cancel := context.WithTimeoutCause(ctx, patience, errors.New("the demo took too long to start"))
 	defer cancel()
 	if err := d.open(soon); err != nil {
 		return fmt.Errorf("demo: %w", err)

@@ -73,9 +73,9 @@ func (m *model) answer(key tea.KeyPressMsg) tea.Cmd {
 func (m *model) carryOut(q *question) func(context.Context) tea.Msg {
 	return func(ctx context.Context) tea.Msg {
 		if q.resume {
-			return changed{show.Text(q.consumer) + " is resumed: it is shown within seconds.", m.Service.Resume(ctx, q.consumer, q.note)}
+			return changed{show.Text(q.consumer) + " is resumed; shown within seconds.", m.Service.Resume(ctx, q.consumer, q.note)}
 		}
-		return changed{show.Text(q.consumer) + " is paused: it is shown within seconds.", m.Service.Pause(ctx, q.consumer, q.note)}
+		return changed{show.Text(q.consumer) + " is paused; shown within seconds.", m.Service.Pause(ctx, q.consumer, q.note)}
 	}
 }
 

@@ -107,7 +107,7 @@ func (m *model) see(o operator.Overview, err error) {
 	m.trouble = ""
 	switch {
 	case err != nil:
-		m.trouble = "Not newer: " + m.plain(err)
+		m.trouble = "Stale: " + m.plain(err)
 		return
 	case len(o.Unseen) > 0:
 		m.trouble = o.Unseen[0].String() // Why may show where the database is

@@ -88,7 +88,7 @@ func (m *model) foot() []string {
 	text := strings.Join(append(keys, "? help ", "q quit"), " ")
 	switch {
 	case m.asked != nil:
-		text = styled(dim, "enter goes on  esc changes nothing")
+		text = styled(dim, "enter continues  esc cancels")
 	case wide(text) > m.width:
 		text = "1 2 3 views  ? help  q quit"
 	}
@@ -98,17 +98,17 @@ func (m *model) foot() []string {
 func helpLines() []string {
 	return strings.Split(`Keys
   1 2 3, tab   consumers · failures · processes and operations
-  ↑ ↓, j k     choose a line; PgUp PgDn, g G go further
-  s            sort by the next column, the one with ▾
-  p            pause the chosen consumer, or resume it; asks for a note
+  ↑ ↓, j k     select a line; PgUp PgDn, g G go further
+  s            sort by the next column; ▾ marks it
+  p            pause or resume the selected consumer; asks for a reason
   q, Ctrl-C    quit
 
 Consumers
-  RATE         runs in a second, in the last five minutes
-  P50 P99      how long half of the runs took at most, and 99 in 100
-  LAG          how late 99 in 100 began, after they were due
+  RATE         runs per second in the last five minutes
+  P50 P99      the run time that 50 % and 99 % of runs do not exceed
+  LAG          the delay after due that 99 % of runs do not exceed
   OLDEST       how long the oldest ready message has been due
-  10,000+      is not counted further
+  10,000+      counting stops at 10,000
 
-Any key goes back.`, "\n")
+Press any key to go back.`, "\n")
 }

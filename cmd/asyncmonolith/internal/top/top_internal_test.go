@@ -75,7 +75,7 @@ func overview() operator.Overview {
 			{ID: 12, Action: ops.Requeue, Actor: "ada", Reason: "the mail server is back", State: ops.Running, Changed: 1500,
 				CreatedAt: at.Add(-time.Minute),
 				Target:    ops.Target{Poisoned: &poison.Filter{Consumer: "receipts"}}, Preview: &ops.Preview{Messages: 10_000, More: true}},
-			{ID: 9, Action: ops.Discard, Actor: "grace", State: ops.Paused, Note: "10 of the 10 that went first have failed again",
+			{ID: 9, Action: ops.Discard, Actor: "grace", State: ops.Paused, Note: "10 of 10 canary messages failed again",
 				CreatedAt: at.Add(-time.Hour),
 				Target:    ops.Target{Poisoned: &poison.Filter{Consumer: "charge-card"}}, Preview: &ops.Preview{Messages: 88}},
 		},
@@ -279,12 +279,12 @@ func TestTheDatabaseGoesAndComesBack(t *testing.T) {
 		return ansi.Strip(m.screen())
 	}
 	d.err = errors.New("connection refused")
-	if screen := ask(); !strings.Contains(screen, "Not newer: connection refused") || !strings.Contains(screen, "charge-card") {
+	if screen := ask(); !strings.Contains(screen, "Stale: connection refused") || !strings.Contains(screen, "charge-card") {
 		t.Errorf("while it is away: got\n%s", screen)
 	}
 	d.err, d.overview.Unseen = nil, []operator.Unseen{{Parts: []string{"queues"}, From: noon(),
 		Why: "ops: look: failed to connect to `user=postgres database=postgres`"}}
-	if screen := ask(); !strings.Contains(screen, "Could not be read, and is shown as of ") ||
+	if screen := ask(); !strings.Contains(screen, "Could not be read; shown as of ") ||
 		strings.Contains(screen, "postgres") {
 		t.Errorf("while it is late: got\n%s", screen)
 	}
