@@ -41,7 +41,7 @@ func (f finding) Remedies(v view) (all []remedy) {
 	switch f.Check {
 	case "circuit_breakers":
 		if strings.Contains(f.Remedy, "consumers probe") {
-			change(ops.Probe, "Probe")
+			change(ops.Probe, "Try one now")
 		}
 	case "pauses":
 		change(ops.Resume, "Resume")
