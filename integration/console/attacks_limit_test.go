@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -316,27 +318,28 @@ func TestTooOften(t *testing.T) {
 		}
 		return w.Code
 	}
-	refused := 0
-	for range 200 {
-		if once(s, request(http.MethodGet, "doctor.css", nil)) == often {
-			refused++
+	refusedOf := func(n int, r func() *http.Request) (refused int64) {
+		var count atomic.Int64
+		var wg sync.WaitGroup
+		for range n {
+			wg.Go(func() {
+				if once(s, r()) == often {
+					count.Add(1)
+				}
+			})
 		}
+		wg.Wait()
+		return count.Load()
 	}
-	if refused < 50 {
+	if refused := refusedOf(200, func() *http.Request { return request(http.MethodGet, "doctor.css", nil) }); refused < 50 {
 		t.Errorf("of 200 requests at once %d were refused, want most", refused)
 	}
 	s.name = "ada"
 	if status := once(s, request(http.MethodGet, "no-such-page", nil)); status != http.StatusNotFound {
 		t.Errorf("another person: got status %d, want 404", status)
 	}
-	refused = 0
 	pause := pauseForm(t)
-	for range 20 {
-		if once(s, request(http.MethodPost, pause.action, filledIn(pause))) == often {
-			refused++
-		}
-	}
-	if refused < 10 {
+	if refused := refusedOf(20, func() *http.Request { return request(http.MethodPost, pause.action, filledIn(pause)) }); refused < 10 {
 		t.Errorf("of 20 changes at once %d were refused, want most", refused)
 	}
 }

@@ -77,15 +77,15 @@ func TestRenewalsKeepTheirConnection(t *testing.T) {
 // Promise: pool
 func TestProcessorsOfAPoolShareTheConnectionForRenewals(t *testing.T) {
 	t.Parallel()
-	const processors, connections = 8, 4
+	const processors, connections, consumers = 5, 3, 40
 	config := testapp.Fast()
-	config.LeaseDuration = 2 * time.Second
-	config.Concurrency = 2
+	config.LeaseDuration = 4 * time.Second
+	config.Concurrency = consumers / (processors - 1)
 	db := testdb.Postgres(t)
 	var cancelled, ended atomic.Int64
 	a := testapp.New(t, db, bus.Consume("c", func(ctx context.Context, _ order) error {
 		defer ended.Add(1)
-		for end := time.Now().Add(3 * config.LeaseDuration); time.Now().Before(end); {
+		for end := time.Now().Add(2 * config.LeaseDuration); time.Now().Before(end); {
 			if _, err := db.NewRaw("SELECT pg_sleep(0.1)").Exec(ctx); err != nil {
 				cancelled.Add(1)
 				return err
@@ -101,10 +101,10 @@ func TestProcessorsOfAPoolShareTheConnectionForRenewals(t *testing.T) {
 		running = append(running, r)
 	}
 	running[0].MustStop()
-	a.ProduceMany(2 * processors)
-	testapp.Eventually(t, "every consumer has ended", func() bool { return ended.Load() >= 2*processors })
+	a.ProduceMany(consumers)
+	testapp.Eventually(t, "every consumer has ended", func() bool { return ended.Load() >= consumers })
 	if n := cancelled.Load(); n > 0 {
-		t.Errorf("consumers that lost their lease: got %d of %d, want none", n, 2*processors)
+		t.Errorf("consumers that lost their lease: got %d of %d, want none", n, consumers)
 	}
 	for _, r := range running[1:] {
 		r.MustStop()

@@ -11,7 +11,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
-// turnWait is how long a renewal waits for those of other processors.
+// turnWait is how often a renewal that waits for those of other processors looks for a free connection.
 const turnWait = 100 * time.Millisecond
 
 // renewalConn is a connection of a pool for renewals only. The processors of the pool share it.
@@ -49,10 +49,10 @@ func renewalConnOf(pool *sql.DB) (c *renewalConn, release func()) {
 	}
 }
 
-// use runs a statement within statementTimeout. It takes another connection of db while the
-// connection is in use by a statement that hangs, and if c is nil.
+// use runs a statement within statementTimeout. While another processor's statement hangs, it takes
+// a connection that is free in the pool. It takes one of the pool, too, if c is nil.
 func (c *renewalConn) use(ctx context.Context, db *bun.DB, statement func(context.Context, bun.IDB) error) error {
-	if !c.take(ctx) {
+	if c == nil || !c.take(ctx, db.DB) {
 		ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 		defer cancel()
 		return statement(ctx, db)
@@ -66,20 +66,23 @@ func (c *renewalConn) use(ctx context.Context, db *bun.DB, statement func(contex
 	return err
 }
 
-// take reports whether the caller has the connection to itself now.
-func (c *renewalConn) take(ctx context.Context) bool {
-	if c == nil {
-		return false
+// take waits until the caller has the connection to itself. It returns false if the pool has a free
+// one meanwhile. In an exhausted pool it would wait longer than for its turn.
+func (c *renewalConn) take(ctx context.Context, pool *sql.DB) bool {
+	look := time.NewTicker(turnWait)
+	defer look.Stop()
+	for {
+		select {
+		case c.turn <- struct{}{}:
+			return true
+		case <-look.C:
+			if s := pool.Stats(); s.MaxOpenConnections == 0 || s.InUse < s.MaxOpenConnections {
+				return false
+			}
+		case <-ctx.Done():
+			return false
+		}
 	}
-	wait := time.NewTimer(turnWait)
-	defer wait.Stop()
-	select {
-	case c.turn <- struct{}{}:
-		return true
-	case <-wait.C:
-	case <-ctx.Done():
-	}
-	return false
 }
 
 func (c *renewalConn) try(ctx context.Context, db *bun.DB, statement func(context.Context, bun.IDB) error) error {
