@@ -249,7 +249,11 @@ func stillness(row store.Operation, runners bool) (text, remedy string) {
 	late := func() string { return roughly(row.Now.Sub(row.StartsAt.Time)) }
 	switch state := OperationState(row.State); {
 	case state == Paused:
-		return "Paused itself. The note says why.", "Fix the cause and resume the operation, or stop it."
+		text = "Paused itself"
+		if note, _, _ := strings.Cut(row.Note, foreign); note != "" { // the rest may be content
+			text += ": " + note
+		}
+		return text + ".", "Fix the cause and resume the operation, or stop it."
 	case state == Started && row.Now.Sub(row.CreatedAt.Time) > changeForgotten:
 		since := roughly(row.Now.Sub(row.CreatedAt.Time))
 		return fmt.Sprintf("Started %s ago, with no known outcome: its process may have died.", since), fmt.Sprintf(

@@ -50,11 +50,11 @@ func TestCheckNamesWhatNeedsAttention(t *testing.T) {
 		seen(a, db, "stuck", 0, `{"every": 15000000000, "stuck": ["c"]}`)
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(),
 			planned(t, s, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}}).ID, ops.StartOptions{Reason: "why"}))
-		a.Exec("UPDATE message_operations SET state = 'paused', note = 'a secret'")
+		a.Exec("UPDATE message_operations SET state = 'paused', note = 'failed 3 times in a row; error: a secret'")
 		all := check()
 		wantFinding(t, all, "consumers", ops.Critical, "c: No live process handles ")
 		wantFinding(t, all, "processes", ops.Critical, "stuck (pid 7", "still run: c")
-		wantFinding(t, all, "operations", ops.Warning, "Paused itself.")
+		wantFinding(t, all, "operations", ops.Warning, "Paused itself: failed 3 times in a row.")
 		a.Exec("UPDATE message_processes SET state = '{\"every\": 15000000000, \"open_circuits\": [\"c\"]}'")
 		a.Exec("DELETE FROM message_processes WHERE id = 'fine'")
 		wantFinding(t, check(), "processes", ops.Critical, "stuck (pid 7", "Circuit open or broker down: c.")
