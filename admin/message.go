@@ -249,7 +249,8 @@ type Page struct {
 // check rejects a page that this listing cannot begin.
 func (p Page) check(place paging.Place) error {
 	if p.ScanLimit < 0 || place.Keyed && p.ScanLimit == 0 {
-		return fmt.Errorf("page ScanLimit %d: %w: 0 or more is allowed, and that of the previous pages", p.ScanLimit, bus.ErrInvalidOption)
+		return fmt.Errorf("page ScanLimit %d: %w: 0 or more is allowed, and the value of the previous pages",
+			p.ScanLimit, bus.ErrInvalidOption)
 	}
 	return nil
 }

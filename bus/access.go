@@ -75,7 +75,8 @@ var _ = hooks.Provide(hooks.Functions{
 // deliver is the end of a consume chain that was composed without a handler.
 func deliver(ctx context.Context, m *Message) error {
 	if m == nil || m.handle == nil {
-		return errors.New("bus: a layer of the consume chain passed on a message of its own: that, or a copy, is allowed which it was given")
+		return errors.New("bus: a layer of the consume chain passed on a message of its own: " +
+			"only the message that it was given, or a copy, is allowed")
 	}
 	return m.handle(ctx, m)
 }
@@ -83,7 +84,7 @@ func deliver(ctx context.Context, m *Message) error {
 // write is the end of a produce chain that was composed without a function.
 func write(ctx context.Context, b *Batch) error {
 	if b == nil || b.write == nil {
-		return errors.New("bus: a layer of the produce chain passed on a batch of its own: only the one that it was given is allowed")
+		return errors.New("bus: a layer of the produce chain passed on a batch of its own: only the batch that it was given is allowed")
 	}
 	return b.write(ctx, b.Messages)
 }

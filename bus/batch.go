@@ -48,7 +48,7 @@ func ConsumeBatch[T Payload](name string, fn func(context.Context, []T) error, o
 }
 
 // errBehind releases a message behind an undecodable payload of its key.
-var errBehind error = &OutcomeError{Outcome: Released, Err: errors.New("bus: the payload before it, of the same key, cannot be read")}
+var errBehind error = &OutcomeError{Outcome: Released, Err: errors.New("bus: an earlier payload of the same key cannot be decoded")}
 
 // ConsumeRaw makes a consumer that gets undecoded messages of several payload types, for programs
 // that forward messages. fn gets many at once; see [ConsumeBatch]. Payload is as stored, except
@@ -115,10 +115,10 @@ type BatchError map[int]error
 func (e BatchError) Error() string {
 	for _, i := range slices.Sorted(maps.Keys(e)) {
 		if e[i] != nil {
-			return fmt.Sprintf("%d of the batch failed, the first at %d: %v", len(e), i, e[i])
+			return fmt.Sprintf("%d payloads of the batch failed, the first at index %d: %v", len(e), i, e[i])
 		}
 	}
-	return "none of the batch failed"
+	return "no payload of the batch failed"
 }
 
 // Unwrap returns the errors in index order.

@@ -131,7 +131,7 @@ func (c *Consumer) validateRate(option string, n int, per time.Duration, burst i
 	switch {
 	case n == 0 && per == 0 && burst == 0:
 	case n <= 0 || per <= 0 || burst <= 0:
-		c.mistake("%s %d in %s, burst %d: all are needed", option, n, per, burst)
+		c.mistake("%s %d in %s, burst %d: all must be more than 0", option, n, per, burst)
 	case per > maxPer:
 		c.mistake("%s: the time %s: up to %s is allowed", option, per, maxPer)
 	case float64(n)/per.Seconds() > maxRate:

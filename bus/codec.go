@@ -31,7 +31,7 @@ func (JSON) Encode(payload any) ([]byte, error) {
 	// encoding/json escapes a replacement like this, but not a real U+FFFD, so the search is
 	// rarely needed.
 	if err == nil && bytes.Contains(text, []byte(`\ufffd`)) && hasInvalidText(reflect.ValueOf(payload)) {
-		return nil, fmt.Errorf("%w: a string is not valid UTF-8: a []byte is allowed", ErrInvalidText)
+		return nil, fmt.Errorf("%w: a string is not valid UTF-8: use a []byte for arbitrary bytes", ErrInvalidText)
 	}
 	return text, err
 }
@@ -75,7 +75,7 @@ func hasInvalidText(v reflect.Value) bool {
 }
 
 // errNull is returned for a null payload, which encoding/json would decode as the zero value.
-var errNull = errors.New("it is null")
+var errNull = errors.New("the payload is null")
 
 // Decode implements [Codec]. It refuses null.
 func (JSON) Decode(text []byte, into any) error {

@@ -40,7 +40,7 @@ func SharedConcurrency(name string, n int) ConsumerOption {
 // setLimit sets the consumer's limit. A consumer may have only one.
 func setLimit(c *ConsumerConfig, option, name string, n int) {
 	if (c.GlobalConcurrency > 0 || c.SharedConcurrency != "") && c.SharedConcurrency != name {
-		c.mistakes = append(c.mistakes, option+": the consumer has another limit: one is allowed")
+		c.mistakes = append(c.mistakes, option+": the consumer already has a limit: only one GlobalConcurrency or SharedConcurrency is allowed")
 	}
 	c.SharedConcurrency = name
 	set(c, option, &c.GlobalConcurrency, n)

@@ -84,9 +84,9 @@ func (r *Registry) key(m *Message, c Consumer) (err error) {
 	}
 	switch {
 	case m.OrderingKey == "":
-		return fmt.Errorf("%w: consumer %q goes by keys: give outbox.OrderingKey, or have the payload a method OrderingKey", ErrNoKey, c.name)
+		return fmt.Errorf("%w: consumer %q uses keys: pass outbox.OrderingKey, or give the payload a method OrderingKey", ErrNoKey, c.name)
 	case c.ordered() && m.DebounceMax == 0 && (m.Delay > 0 || !m.AvailableAt.IsZero()):
-		return fmt.Errorf("%w: consumer %q is ordered: a message that waits would hold up its key", ErrInvalidOption, c.name)
+		return fmt.Errorf("%w: consumer %q is ordered: Delay or AvailableAt would block the message's key", ErrInvalidOption, c.name)
 	}
 	return limits.CheckKey("key", m.OrderingKey)
 }

@@ -157,7 +157,7 @@ func (r *Registry) declare(c Consumer) []error {
 	if own, ok := r.byName[c.name]; ok {
 		if !slices.Contains(own.payloadTypes(), c.payloadType) {
 			return []error{
-				fmt.Errorf("bus: consumer %q is declared with payload type %q, and takes %q here", c.name, c.payloadType, own.payloadTypes()),
+				fmt.Errorf("bus: consumer %q is declared with payload type %q, but registered here with %q", c.name, c.payloadType, own.payloadTypes()),
 			}
 		}
 		return nil

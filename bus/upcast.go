@@ -100,7 +100,7 @@ func (e *upcastError) Unwrap() error { return e.err }
 type newerSchemaError struct{ schema, newest int }
 
 func (e *newerSchemaError) Error() string {
-	return fmt.Sprintf("schema %d is not known, 1 to %d are: a newer version of the application has written it", e.schema, e.newest)
+	return fmt.Sprintf("schema %d is unknown, 1 to %d are known: a newer version of the application wrote the payload", e.schema, e.newest)
 }
 
 // The wait of a message whose schema is not known: as long as it has existed, within bounds.

@@ -41,11 +41,12 @@ func (r *Registry) encode(payload Payload) (payloadType string, text []byte, err
 	payloadType = payload.PayloadType()
 	consumers := r.consumersOf(payloadType)
 	if len(consumers) == 0 {
-		return "", nil, fmt.Errorf("payload %q (%T): %w: register it, or bus.Declare that of another program",
+		return "", nil, fmt.Errorf("payload %q (%T): %w: register a consumer, or bus.Declare another program's",
 			payloadType, payload, ErrNoConsumer)
 	}
 	if c, ok := r.typed(payloadType); ok && c.payloadType == payloadType && c.goType != reflect.TypeOf(payload) {
-		return "", nil, fmt.Errorf("payload %q (%T): %w: consumer %q takes %s", payloadType, payload, ErrInvalidPayload, c.name, c.goType)
+		return "", nil, fmt.Errorf("payload %q (%T): %w: consumer %q is registered with the Go type %s",
+			payloadType, payload, ErrInvalidPayload, c.name, c.goType)
 	}
 	text, err = r.codec.Encode(payload)
 	if err != nil {
@@ -75,24 +76,24 @@ func (m *Message) mistake(maxPayload int) error {
 	case m.Delay < 0:
 		return fmt.Errorf("%w: delay %s, 0 or more is allowed", ErrInvalidOption, m.Delay)
 	case m.Delay > 0 && !m.AvailableAt.IsZero():
-		return fmt.Errorf("%w: give a delay or an instant, not both", ErrInvalidOption)
+		return fmt.Errorf("%w: Delay and AvailableAt together", ErrInvalidOption)
 	case m.InsertID == "" && (m.Replace || m.UniqueFor != 0):
-		return fmt.Errorf("%w: what replaces others, or stays unique, needs an insert id", ErrInvalidOption)
+		return fmt.Errorf("%w: Replace and UniqueFor need an InsertID", ErrInvalidOption)
 	case m.Priority > Urgent:
 		return fmt.Errorf("%w: priority %d, Normal, High and Urgent are allowed", ErrInvalidOption, m.Priority)
 	case m.UniqueFor < 0:
-		return fmt.Errorf("%w: unique for %s, more than 0 is allowed", ErrInvalidOption, m.UniqueFor)
+		return fmt.Errorf("%w: UniqueFor %s: more than 0 is allowed", ErrInvalidOption, m.UniqueFor)
 	case m.DebounceMax < 0 || m.DebounceMax > 0 && !m.Replace:
 		return fmt.Errorf(
-			"%w: postponed for %s at most, which is for messages that replace others, and more than 0", ErrInvalidOption, m.DebounceMax,
+			"%w: DebounceMax %s: more than 0 is allowed, and only with Replace", ErrInvalidOption, m.DebounceMax,
 		)
 	case m.Replace && m.UniqueFor != 0:
-		return fmt.Errorf("%w: a message either replaces others or stays unique", ErrInvalidOption)
+		return fmt.Errorf("%w: Replace and UniqueFor together", ErrInvalidOption)
 	case m.Replace && m.Event != nil:
 		return fmt.Errorf("%w: an event cannot replace a message", ErrInvalidOption)
 	}
 	if year := m.AvailableAt.UTC().Year(); !m.AvailableAt.IsZero() && (year < 1 || year > 9999) {
-		return fmt.Errorf("%w: available at year %d in UTC, 1 to 9999 are allowed", ErrInvalidOption, year)
+		return fmt.Errorf("%w: AvailableAt in the year %d: years 1 to 9999 in UTC are allowed", ErrInvalidOption, year)
 	}
 	if err := errors.Join(limits.CheckKey("insert id", m.InsertID), limits.CheckKey("key", m.OrderingKey)); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/limits"
 )
 
-// brokenError panics when it is asked for its text through a nil pointer.
+// brokenError has a method that panics for its text through a nil pointer.
 type brokenError struct{ text string }
 
 func (e *brokenError) Error() string { return e.text }
@@ -130,7 +130,7 @@ func TestOutcomeOfIsSafeToLookAt(t *testing.T) {
 			_ = errors.Is(v.Err, bus.ErrTimeout)
 			var other *bus.DecodeError
 			_ = errors.As(v.Err, &other)
-			if v.Outcome != want || !strings.Contains(v.Err.Error(), "panics when it is asked") {
+			if v.Outcome != want || !strings.Contains(v.Err.Error(), "has a method that panics") {
 				t.Errorf("%T: got %s, %v, want %s and an error that says what it is", err, v.Outcome, v.Err, want)
 			}
 		}

@@ -70,10 +70,10 @@ func agrees(t testing.TB, file string, text []byte, now contract.Document) bool 
 		switch {
 		case d.Breaks:
 			agree = false
-			t.Errorf("bustest: Contract: %s. To mend it, %s. If nothing that is stored needs it, delete it from %s by hand", d.Text, d.Advice, file)
+			t.Errorf("bustest: Contract: %s. To fix this, %s. If no stored data needs the entry, delete it from %s by hand", d.Text, d.Advice, file)
 		case !updates():
 			agree = false
-			t.Errorf("bustest: Contract: %s. It breaks nothing: accept it with %s", d.Text, updateFlag())
+			t.Errorf("bustest: Contract: %s. The change is compatible: accept it with %s", d.Text, updateFlag())
 		}
 	}
 	return agree

@@ -117,7 +117,7 @@ func TestContract(t *testing.T) {
 		{"a payload is renamed without", []bus.Consumer{consume[renamed]("send", send()...), ship}, `payload "invoice" is gone`, ""},
 		{"a consumer takes another payload", []bus.Consumer{first[0], consume[orderPlaced]("other"), consume[orderShipped]("ship")},
 			`consumer "ship" does not take payload "order.placed" any more`, ""},
-		{"a key is needed", []bus.Consumer{first[0], consume[orderPlaced]("ship", bus.Fair())}, `consumer "ship" goes by keys`, ""},
+		{"a key is needed", []bus.Consumer{first[0], consume[orderPlaced]("ship", bus.Fair())}, `consumer "ship" uses keys`, ""},
 		{"a consumer is new", append([]bus.Consumer{consume[orderShipped]("thank")}, first...), "", `consumer "thank" is new`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -99,7 +99,7 @@ func (p *FakeProducer) WhenDone(
 		}
 		var m *bus.Message
 		if m, err = p.message(*item); err == nil && m.Group != "" {
-			err = fmt.Errorf("payload %q: %w: what WhenDone produces cannot have Group", m.PayloadType, bus.ErrInvalidOption)
+			err = fmt.Errorf("payload %q: %w: a payload of WhenDone cannot have Group", m.PayloadType, bus.ErrInvalidOption)
 		}
 		batch = append(batch, m)
 	}

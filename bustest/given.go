@@ -84,7 +84,7 @@ func (d *Decision[S, E]) Then(events ...E) {
 func (d *Decision[S, E]) ThenError(target error) {
 	d.t.Helper()
 	if target == nil {
-		d.t.Errorf("bustest: ThenError: the target is nil: a command that is allowed has Then")
+		d.t.Errorf("bustest: ThenError: the target is nil: use Then for a command that is allowed")
 		return
 	}
 	if d.err == nil || !errors.Is(d.err, target) {

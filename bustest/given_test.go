@@ -65,7 +65,7 @@ func TestGivenWhenThenFails(t *testing.T) {
 	bustest.Decider(n, till()).When(6).ThenError(errOverdrawn)
 	bustest.Decider(n, till()).When(11).ThenError(errors.New("another"))
 	bustest.Decider(n, till()).When(6).ThenError(nil)
-	if len(n.failures) != 7 || !strings.Contains(n.failures[0], "want [{Amount:5}]") || !strings.Contains(n.failures[6], "has Then") {
+	if len(n.failures) != 7 || !strings.Contains(n.failures[0], "want [{Amount:5}]") || !strings.Contains(n.failures[6], "use Then") {
 		t.Errorf("failures: got %q, want seven", n.failures)
 	}
 }

@@ -167,7 +167,7 @@ func (a *appending) send(ctx context.Context, db bun.IDB) (err error) {
 	// Use the caller's context: the chain's context is only for the chain.
 	record := func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error {
 		if registry != l.registry {
-			return errors.New("the producer was made from another registry than the log, whose consumers would not be given the events")
+			return errors.New("the producer and the log have different registries: make both from one registry, or consumers would miss the events")
 		}
 		return a.record(ctx, db, batch)
 	}
@@ -252,7 +252,8 @@ func (l *Log) message(event bus.Payload) (*bus.Message, error) {
 	case !ok:
 		return nil, &UnknownTypeError{Type: name}
 	case known.goType != goType:
-		return nil, fmt.Errorf("event %q (%s): %w: it is known as %s", name, goType, bus.ErrInvalidPayload, known.goType)
+		return nil, fmt.Errorf("event %q (%s): %w: the event is registered with the Go type %s",
+			name, goType, bus.ErrInvalidPayload, known.goType)
 	}
 	text, err := l.registry.Codec().Encode(event)
 	if err != nil {
@@ -372,7 +373,7 @@ func (a *appending) applyInline(ctx context.Context) error {
 			continue
 		}
 		if err := a.store.AdvisoryLock(ctx, a.tx, inline.InlineName(), false); err != nil {
-			return fmt.Errorf("pass the gate of inline %q: %w", inline.InlineName(), err)
+			return fmt.Errorf("lock inline %q: %w", inline.InlineName(), err)
 		}
 		if err := inline.ApplyInline(ctx, a.tx, events); err != nil {
 			return fmt.Errorf("apply inline %q: %w", inline.InlineName(), err)

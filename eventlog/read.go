@@ -154,7 +154,7 @@ func checkCategories(categories []string) error {
 	for _, c := range categories {
 		if c == "" || strings.Contains(c, "-") {
 			return fmt.Errorf(
-				"category %q: %w: no stream has it: a category ends before the first \"-\" of a stream's name", c, bus.ErrInvalidOption,
+				"category %q: %w: the text before the first \"-\" of a stream's name is allowed", c, bus.ErrInvalidOption,
 			)
 		}
 		if err := checkText("category", c); err != nil {

@@ -101,7 +101,8 @@ func (r *replayer) check() error {
 		errs = append(errs, fmt.Errorf("%w: Rate %d, After %d, UpTo %d: 0 or more is allowed", bus.ErrInvalidOption, r.Rate, r.After, r.UpTo))
 	}
 	if r.UpTo > 0 && r.UpTo <= r.After {
-		errs = append(errs, fmt.Errorf("%w: After %d, UpTo %d: there is nothing between them", bus.ErrInvalidOption, r.After, r.UpTo))
+		errs = append(errs, fmt.Errorf("%w: After %d, UpTo %d: an UpTo greater than After, or 0, is allowed",
+			bus.ErrInvalidOption, r.After, r.UpTo))
 	}
 	consumer, ok := r.log.registry.Consumer(r.Consumer)
 	r.consumer = consumer
@@ -137,7 +138,7 @@ func (r *replayer) enter(ctx context.Context) error {
 		return err
 	}
 	if rows[0].Filter != sub.Filter {
-		return fmt.Errorf("%w: it has begun as %s: give it another name", bus.ErrInvalidOption, rows[0].Filter)
+		return fmt.Errorf("%w: a replay of this name has begun with %s: use another name", bus.ErrInvalidOption, rows[0].Filter)
 	}
 	r.end = rows[0].ReplayUntil
 	if r.UpTo > 0 {

@@ -109,11 +109,11 @@ type UnknownTypeError struct {
 func (e *UnknownTypeError) Error() string {
 	if e.Schema > 0 {
 		return fmt.Sprintf(
-			"eventlog: event %q: schema %d is not known, 1 to %d are: a newer version of the application has written it", e.Type,
+			"eventlog: event %q: schema %d is unknown, 1 to %d are known: a newer version of the application wrote the event", e.Type,
 			e.Schema, e.Newest,
 		)
 	}
-	return fmt.Sprintf("eventlog: event %q is not known: give it to NewTypes", e.Type)
+	return fmt.Sprintf("eventlog: event %q is unknown: pass its Type to NewTypes", e.Type)
 }
 
 // newerError is the error of an event that a newer release has written.

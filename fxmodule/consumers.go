@@ -65,7 +65,7 @@ func memberOption[T any](function, group string, i int, member any) fx.Option {
 func groupFor[T any](t reflect.Type) (string, error) {
 	switch {
 	case t == nil || t.Kind() != reflect.Func:
-		return "", errors.New("is no constructor")
+		return "", errors.New("is not a constructor")
 	case t.NumOut() == 0 || t.NumOut() > 2:
 		return "", fmt.Errorf("returns %d values", t.NumOut())
 	case t.NumOut() == 2 && t.Out(1) != reflect.TypeFor[error]():

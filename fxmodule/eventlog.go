@@ -41,7 +41,7 @@ type needEventLogParams struct {
 // needEventLog returns an error for projections without an event log.
 func needEventLog(p needEventLogParams) error {
 	if p.Types == nil {
-		return errors.New("fxmodule: Projections without an event log: give the application fxmodule.EventLog, too")
+		return errors.New("fxmodule: Projections need an event log: add fxmodule.EventLog to the application")
 	}
 	return nil
 }

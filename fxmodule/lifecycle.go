@@ -127,7 +127,7 @@ func (l *lifecycle) check(ctx context.Context) error {
 		}
 	}
 	if errors.Is(err, outbox.ErrSchemaOutdated) {
-		return fmt.Errorf("fxmodule: start: %w (or have fxmodule.Migrate() among the options of the application)", err)
+		return fmt.Errorf("fxmodule: start: %w (or add fxmodule.Migrate() to the application's options)", err)
 	}
 	return err
 }

@@ -40,7 +40,7 @@ func (b *backlog) check(ctx context.Context) error {
 	}
 	pending, err := b.count(ctx, most)
 	if err != nil {
-		b.outage.Failed("count what waits", err)
+		b.outage.Failed("count waiting messages", err)
 		b.state.failed(err)
 		return fmt.Errorf("inbox: receiver %q: %w", b.receiver.name, err)
 	}
@@ -95,7 +95,7 @@ func (b *backlog) await(ctx context.Context) bool {
 		case ctx.Err() != nil:
 			return false
 		case err != nil:
-			b.outage.Failed("count what waits", err, firstCount)
+			b.outage.Failed("count waiting messages", err, firstCount)
 			b.state.failed(err)
 		case pending <= most:
 			b.outage.Recovered()

@@ -200,7 +200,7 @@ func typeOf(record broker.Record) string {
 }
 
 // errNoEvent is returned for records that are not CloudEvents.
-var errNoEvent = errors.New("it is no event of CloudEvents")
+var errNoEvent = errors.New("the record is not a CloudEvent")
 
 // readEvent reads an event in binary or structured mode.
 func readEvent(record broker.Record) (e cloudevents.Event, err error) {
@@ -212,7 +212,7 @@ func readEvent(record broker.Record) (e cloudevents.Event, err error) {
 			return e, err
 		}
 	case strings.HasPrefix(mediaType, "application/cloudevents"):
-		return e, fmt.Errorf("content type %q: %s is allowed, and binary mode", cloudevents.Short(mediaType), cloudevents.Structured)
+		return e, fmt.Errorf("content type %q: %s or binary mode is allowed", cloudevents.Short(mediaType), cloudevents.Structured)
 	case record.Attributes["specversion"] == "":
 		return e, errNoEvent
 	default:
@@ -224,7 +224,7 @@ func readEvent(record broker.Record) (e cloudevents.Event, err error) {
 // message makes a message of an event.
 func message(payloadType string, e cloudevents.Event, record broker.Record) (*bus.Message, error) {
 	if data := bytes.TrimSpace(e.Data); len(data) == 0 || string(data) == "null" {
-		return nil, errors.New("it has no data")
+		return nil, errors.New("the event has no data")
 	}
 	headers, err := cloudevents.Incoming(record.Headers)
 	if err != nil {
@@ -268,7 +268,7 @@ func unknownConsumer(registry *bus.Registry, m *bus.Message) error {
 	consumers := access.ConsumersOf(registry, m.PayloadType)
 	for _, name := range m.Recipients {
 		if !slices.ContainsFunc(consumers, func(c bus.Consumer) bool { return slices.Contains(access.Names(c), name) }) {
-			return fmt.Errorf("it is for consumer %q, which takes no payload %q here", cloudevents.Short(name), m.PayloadType)
+			return fmt.Errorf("the record is for consumer %q, which is not registered for payload %q here", cloudevents.Short(name), m.PayloadType)
 		}
 	}
 	return nil
@@ -285,7 +285,7 @@ func (r *reader) newest(payloadType string) int {
 // event turns a message into an event.
 func (r *reader) event(ctx context.Context, m *bus.Message) error {
 	if m.OrderingKey == "" {
-		return errors.New("it has no key, which would be its stream")
+		return errors.New("the record has no key: the name of its stream needs one")
 	}
 	if m.Schema == 0 && len(r.receiver.upcasters[m.PayloadType]) > 0 {
 		m.Schema = 1

@@ -39,7 +39,7 @@ func TestMistakesOfReceiversAreReportedTogether(t *testing.T) {
 	tests := map[string]Receiver{
 		"the name is empty":              NewReceiver("", sub, accept),
 		"the subscriber is nil":          NewReceiver("r", nil, accept),
-		"it accepts nothing":             NewReceiver("r", sub),
+		"accepts no type":                NewReceiver("r", sub),
 		"DeduplicationWindow 1s":         NewReceiver("r", sub, accept, DeduplicationWindow(time.Second)),
 		"MaxBacklog 0":                   NewReceiver("r", sub, accept, MaxBacklog(0)),
 		"option 1 is nil":                NewReceiver("r", sub, accept, nil),
@@ -48,14 +48,14 @@ func TestMistakesOfReceiversAreReportedTogether(t *testing.T) {
 		"Accept of *inbox":               NewReceiver("r", sub, Accept[*placed]()),
 		"no consumer is registered":      NewReceiver("r", sub, Accept[other]()),
 		`AppendToLog("a-b"): a category`: NewReceiver("r", sub, accept, AppendToLog("a-b")),
-		"it appends to the log already":  NewReceiver("r", sub, accept, AppendToLog("a"), AppendPartitionsToLog("b")),
+		"already appends to the log":     NewReceiver("r", sub, accept, AppendToLog("a"), AppendPartitionsToLog("b")),
 	}
 	for want, receiver := range tests {
 		if err := check(t, receiver, receiver.Consumer()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q in it", err, want)
 		}
 	}
-	if err := check(t, NewReceiver("r", sub, accept)); err == nil || !strings.Contains(err.Error(), "does not have its Consumer") {
+	if err := check(t, NewReceiver("r", sub, accept)); err == nil || !strings.Contains(err.Error(), "is not in the registry") {
 		t.Errorf("not registered: got %v, want an error", err)
 	}
 	if _, err := bus.NewRegistry(NewReceiver(strings.Repeat("r", 248), sub, accept).Consumer()); err == nil {

@@ -21,7 +21,7 @@ const (
 )
 
 // errLeaseLost is returned when another process receives.
-var errLeaseLost = errors.New("inbox: another process receives by now")
+var errLeaseLost = errors.New("inbox: another process now holds the receiver's lease")
 
 // lease makes one process at a time receive, for a receiver that appends to the log. For any other
 // receiver it does nothing. Its row is stored with those of projections.
@@ -61,7 +61,7 @@ func (l *lease) await(ctx context.Context) bool {
 			}
 			return false
 		case err != nil:
-			l.outage.Failed("look whether another process receives", err, leaseRetry)
+			l.outage.Failed("take the receiver's lease", err, leaseRetry)
 			l.state.failed(err)
 		case held:
 			l.state.pause("")
@@ -92,7 +92,7 @@ func (l *lease) keep(ctx context.Context, lost func(error)) {
 		case ctx.Err() != nil:
 			return
 		case err != nil: // it may still be held: see holds
-			l.outage.Failed("go on receiving alone", err, leaseRenewal)
+			l.outage.Failed("renew the receiver's lease", err, leaseRenewal)
 		case !held:
 			lost(&pausedError{errLeaseLost})
 			return
@@ -119,6 +119,6 @@ func (l *lease) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
 	if err := l.store.Readers.ReturnLeases(ctx, l.db, []string{l.receiver.consumerName()}, l.owner); err != nil {
-		l.outage.Failed("let others receive", err)
+		l.outage.Failed("release the receiver's lease", err)
 	}
 }

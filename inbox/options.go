@@ -106,10 +106,10 @@ func AppendPartitionsToLog(category string) Option {
 func appendToLog(name, category string, concurrent bool) Option {
 	return func(r *receiver) {
 		if category == "" || strings.Contains(category, "-") {
-			r.mistake("%s(%q): a category is allowed, which has no \"-\"", name, category)
+			r.mistake("%s(%q): a category without \"-\" is allowed", name, category)
 		}
 		if r.appends {
-			r.mistake("%s: it appends to the log already", name)
+			r.mistake("%s: the receiver already appends to the log", name)
 		}
 		r.appends, r.category, r.concurrent = true, category, concurrent
 		if _, accepted := r.types[tombstone]; !accepted {

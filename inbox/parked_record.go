@@ -75,7 +75,7 @@ func encodeRecord(r broker.Record) (string, error) {
 func decodeRecord(text []byte) (broker.Record, error) {
 	var p parkedRecord
 	if err := json.Unmarshal(text, &p); err != nil {
-		return broker.Record{}, errors.New("inbox: the payload is no parked record")
+		return broker.Record{}, errors.New("inbox: the payload is not a parked record")
 	}
 	r := broker.Record{Destination: string(p.Destination), Key: string(p.Key), ID: string(p.ID), ContentType: string(p.ContentType),
 		Attributes: fields(p.Attributes), Headers: fields(p.Headers)}

@@ -70,7 +70,7 @@ func (a *acceptor) accept(ctx context.Context, records []broker.Record) error {
 			return written
 		})
 	if err = cmp.Or(err, written); err != nil { // a telemetry layer must not cause an acknowledgement
-		a.outage.Failed("accept what was received", err)
+		a.outage.Failed("accept records", err)
 		a.worker.state.failed(err)
 		return fmt.Errorf("inbox: receiver %q: %w", a.receiver.name, err)
 	}

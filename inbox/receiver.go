@@ -66,7 +66,7 @@ func NewReceiver(name string, sub broker.Subscriber, options ...Option) Receiver
 		option(r)
 	}
 	if len(r.payloadTypes) == 0 {
-		r.mistake("it accepts nothing: give it an inbox.Accept")
+		r.mistake("the receiver accepts no type: add an inbox.Accept")
 	}
 	if r.window < leastWindow || r.window > mostWindow {
 		r.mistake("DeduplicationWindow %s: %s to %s is allowed", r.window, leastWindow, mostWindow)
@@ -164,7 +164,7 @@ func (r *receiver) check(registry *bus.Registry, s *store.Store, log *eventlog.L
 		errs = append(errs, fmt.Errorf("inbox: receiver %q: "+format, append([]any{r.name}, args...)...))
 	}
 	if c, ok := registry.Consumer(r.consumerName()); !ok || !access.Raw(c) {
-		wrong("the registry does not have its Consumer: register that, too")
+		wrong("Receiver.Consumer is not in the registry: register it, too")
 	}
 	for _, payloadType := range r.payloadTypes {
 		if !r.appends && len(access.ConsumersOf(registry, payloadType)) == 0 {
@@ -181,7 +181,7 @@ func (r *receiver) check(registry *bus.Registry, s *store.Store, log *eventlog.L
 func (r *receiver) checkLog(s *store.Store, log *eventlog.Log) error {
 	err := s.Events()
 	if err == nil && log == nil {
-		err = errors.New("there is no event log: give it to RunnerConfig.Log")
+		err = errors.New("RunnerConfig.Log is nil: an event log is needed")
 	}
 	if err != nil {
 		return fmt.Errorf("inbox: receiver %q: %w", r.name, err)

@@ -91,7 +91,7 @@ func NewRunner(db *bun.DB, registry *bus.Registry, producer *outbox.Producer, co
 		errs = append(errs, fmt.Errorf("inbox: RunnerConfig.StartTimeout %s: 0 or more is allowed", config.StartTimeout))
 	}
 	if config.Log != nil && logaccess.Registry(config.Log) != registry {
-		errs = append(errs, errors.New("inbox: RunnerConfig.Log: it was made of another registry, or not by eventlog.NewLog"))
+		errs = append(errs, errors.New("inbox: RunnerConfig.Log: a log made by eventlog.NewLog with the runner's registry is needed"))
 	}
 	receivers = slices.SortedStableFunc(slices.Values(receivers), func(a, b Receiver) int { // package fxmodule has them in any order
 		return cmp.Compare(a.name(), b.name())
@@ -122,7 +122,7 @@ func (r *Runner) own() error {
 		for _, owned := range r.workers[:i] {
 			owned.attached.Store(nil)
 		}
-		return fmt.Errorf("inbox: receiver %q belongs to another runner: make it anew", w.name)
+		return fmt.Errorf("inbox: receiver %q belongs to another runner: make a new Receiver", w.name)
 	}
 	return nil
 }

@@ -22,14 +22,15 @@ type newerError struct {
 
 func (e *newerError) Error() string {
 	if e.schema > 0 {
-		return fmt.Sprintf("schema %d of type %q is not known: a newer release has written it", e.schema, cloudevents.Short(e.eventType))
+		return fmt.Sprintf("schema %d of type %q is unknown: a newer release wrote the record", e.schema, cloudevents.Short(e.eventType))
 	}
-	return fmt.Sprintf("another instance of the receiver accepts type %q, which this one lacks", cloudevents.Short(e.eventType))
+	return fmt.Sprintf("another instance of the receiver accepts type %q, this instance does not", cloudevents.Short(e.eventType))
 }
 
 // standBack leaves the subscription to newer instances for a while.
 func (w *worker) standBack(ctx context.Context, reason error) {
-	w.logger.Warn("receiver stands back", "receiver", w.name, "error", errorlog.Text(reason), "next_try_within", standBackFor)
+	w.logger.Warn("receiver leaves its subscription to newer instances",
+		"receiver", w.name, "error", errorlog.Text(reason), "next_try_within", standBackFor)
 	w.state.standBack(reason)
 	defer w.state.standBack(nil)
 	outage.Pause(ctx, standBackFor)

@@ -41,9 +41,9 @@ func (t *typeTable) mayIgnore(ctx context.Context, unknown ...string) error {
 	defer cancel()
 	kept, err := t.store.Inbox.KeptTypes(ctx, t.db, t.receiver.name)
 	if err != nil {
-		t.outage.Failed("look which types are accepted", err)
+		t.outage.Failed("read the accepted types", err)
 		t.state.failed(err)
-		return fmt.Errorf("inbox: receiver %q: look which types are accepted: %w", t.receiver.name, err)
+		return fmt.Errorf("inbox: receiver %q: read the accepted types: %w", t.receiver.name, err)
 	}
 	for _, eventType := range kept {
 		if slices.Contains(unknown, eventType) {

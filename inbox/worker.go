@@ -91,7 +91,7 @@ func (w *worker) forget(ctx context.Context) {
 			w.outage.Recovered()
 		case ctx.Err() == nil:
 			wait = min(every, maxRetry) // no other statement may notice that the database is back
-			w.outage.Failed("forget what was received", err, wait)
+			w.outage.Failed("delete old inbox records", err, wait)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func Log(logger *slog.Logger) bus.Middleware {
 			v := bus.OutcomeOf(err)
 			level, text := lineFor(v.Outcome)
 			if v.Outcome == bus.Snoozed && errors.Is(v.Err, bus.ErrNotCounted) {
-				level, text = slog.LevelWarn, "message put back, its attempt does not count"
+				level, text = slog.LevelWarn, "message snoozed, attempt not counted"
 			}
 			level = levelOf(v.Err, level)
 			if !logger.Enabled(ctx, level) {

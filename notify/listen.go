@@ -29,7 +29,7 @@ var (
 	errNotListening = fmt.Errorf("not listening after %s", checkTimeout) // immutable
 	// immutable
 	errUnheard = fmt.Errorf(
-		"a notification to ourselves was not heard within %s: do listener and application use the same database?", checkTimeout,
+		"the notifier did not receive its own notification within %s: do listener and application use the same database?", checkTimeout,
 	)
 	errEnded = errors.New("the listener ended by itself")                              // immutable
 	errHangs = errors.New("the listener has not returned since its context has ended") // immutable

@@ -70,7 +70,7 @@ func NewNotifier(db *bun.DB, registry *bus.Registry, config NotifierConfig) (*No
 	channel, ok := s.Channel()
 	if !ok {
 		return nil, fmt.Errorf(
-			"notify: NewNotifier: dialect %q has no notifications, PostgreSQL has: %w", db.Dialect().Name(), errors.ErrUnsupported,
+			"notify: NewNotifier: dialect %q has no notifications, PostgreSQL is needed: %w", db.Dialect().Name(), errors.ErrUnsupported,
 		)
 	}
 	config.Logger = cmp.Or(config.Logger, slog.Default())
@@ -86,7 +86,8 @@ func newNotifier(channel string, registry *bus.Registry, config NotifierConfig, 
 		sending: condition{logger: config.Logger,
 			bad: "other processes are not notified and have to poll", good: "other processes are notified again"},
 		hearing: condition{logger: config.Logger,
-			bad: "notifications of other processes are not heard, polling goes on", good: "notifications of other processes are heard again"},
+			bad:  "notifications from other processes are not received, polling continues",
+			good: "notifications from other processes are received again"},
 	}
 	access.Wakeups(registry).Listen(n.out.note) // from now on: commits before Run are announced too
 	return n

@@ -336,7 +336,7 @@ func TestADeafListenerIsNoticedLoggedOnceAndReplaced(t *testing.T) {
 		s.set(func() { s.deaf = false })
 		b.others()
 		<-time.After(2 * retryMax)
-		if got := b.logged("heard again"); got != 1 {
+		if got := b.logged("received again"); got != 1 {
 			t.Errorf("recoveries logged: got %d, want 1", got)
 		}
 		if got := len(b.others()); got != 3 {

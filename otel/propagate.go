@@ -75,7 +75,7 @@ func (p propagator) extract(ctx context.Context, headers map[string]string) (ext
 	}
 	defer func() {
 		if value := recover(); value != nil {
-			otelapi.Handle(fmt.Errorf("otel: the propagator panicked over the headers of a message: %T", value))
+			otelapi.Handle(fmt.Errorf("otel: the propagator panicked on a message's headers: %T", value))
 			extracted, creation = ctx, trace.SpanContext{}
 		}
 	}()

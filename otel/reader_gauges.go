@@ -22,8 +22,8 @@ type readerGauges struct {
 func (g *readerGauges) register(meter metric.Meter) ([]metric.Observable, error) {
 	m := maker{meter: meter}
 	g.lag = m.gauge(".reader.lag", "{event}", "Positions of the event log that are still before a reader's slowest shard.")
-	g.halted = m.gauge(".reader.halted", "{shard}", "Shards of a reader that wait for a person.")
-	g.parked = m.gauge(".reader.parked", "{event}", "Events that a reader has put aside; counted up to a bound.")
+	g.halted = m.gauge(".reader.halted", "{shard}", "Halted shards of a reader.")
+	g.parked = m.gauge(".reader.parked", "{event}", "Events that a reader has parked; counted up to a bound.")
 	g.unassigned = m.gauge(".log.unassigned", "{event}", "Events that are committed and have no position yet; counted up to a bound.")
 	return []metric.Observable{g.lag, g.halted, g.parked, g.unassigned}, errors.Join(m.errs...)
 }

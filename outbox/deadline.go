@@ -21,10 +21,10 @@ import (
 func DeliverBy(t time.Time, late bus.Outcome) Option {
 	return func(m *bus.Message) error {
 		if late != bus.Discarded && late != bus.Poisoned {
-			return fmt.Errorf("%w: late messages %s: discarded or poisoned is allowed", bus.ErrInvalidOption, late)
+			return fmt.Errorf("%w: DeliverBy with the late outcome %s: discarded or poisoned is allowed", bus.ErrInvalidOption, late)
 		}
 		if year := t.UTC().Year(); t.IsZero() || year < 1 || year > 9999 {
-			return fmt.Errorf("%w: deliver by year %d in UTC, 1 to 9999 are allowed", bus.ErrInvalidOption, year)
+			return fmt.Errorf("%w: DeliverBy in the year %d: years 1 to 9999 in UTC are allowed", bus.ErrInvalidOption, year)
 		}
 		return Header(store.DeliverByHeader, t.UTC().Format(time.RFC3339Nano)+" "+late.String())(m)
 	}

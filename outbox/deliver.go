@@ -163,7 +163,7 @@ func (p *Producer) waiting(ctx context.Context, item Item) (rows []store.NewMess
 // until this one is done.
 func (p *Producer) checkWaiting(m *bus.Message) error {
 	if m != nil && m.Group != "" {
-		return fmt.Errorf("payload %q: %w: what WhenDone produces cannot have Group", m.PayloadType, bus.ErrInvalidOption)
+		return fmt.Errorf("payload %q: %w: a payload of WhenDone cannot have Group", m.PayloadType, bus.ErrInvalidOption)
 	}
 	return p.check(m, time.Time{})
 }

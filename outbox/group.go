@@ -11,7 +11,7 @@ import (
 
 // ErrGroupExists is returned by [Producer.WhenDone] for a group that already has a payload to
 // produce.
-var ErrGroupExists = errors.New("the group has a payload of WhenDone already")
+var ErrGroupExists = errors.New("the group already has a WhenDone payload")
 
 // Group makes the message a member of a group: see [Producer.WhenDone]. A member's consumer finds
 // the name in bus.Message.Group and passes it on to messages that belong to the group, too. A
@@ -87,7 +87,7 @@ func nameOf(group Option) (string, error) {
 		}
 	}
 	if m.Group == "" {
-		return "", fmt.Errorf("%w: the group is not an option that Group returns", bus.ErrInvalidOption)
+		return "", fmt.Errorf("%w: the group must be an option made by outbox.Group", bus.ErrInvalidOption)
 	}
 	return m.Group, nil
 }

@@ -39,7 +39,7 @@ func debounced(beside bool) error {
 	if !beside {
 		return nil
 	}
-	return fmt.Errorf("%w: Debounce says itself when the message is due: Delay and AvailableAt do not go with it", bus.ErrInvalidOption)
+	return fmt.Errorf("%w: Delay or AvailableAt with Debounce, which sets when the message is due", bus.ErrInvalidOption)
 }
 
 // InsertID makes the message unique among the pending messages of a consumer. While a message with
@@ -103,7 +103,7 @@ func Debounce(quiet, limit time.Duration) DuplicatePolicy {
 	return DuplicatePolicy{func(m *bus.Message) error {
 		if quiet <= 0 || limit < quiet {
 			return fmt.Errorf(
-				"%w: debounce for %s, at most %s: more than 0, and no more than the bound, is allowed", bus.ErrInvalidOption, quiet, limit,
+				"%w: Debounce %s, limit %s: a quiet period of more than 0, up to the limit, is allowed", bus.ErrInvalidOption, quiet, limit,
 			)
 		}
 		err := debounced(m.Delay != 0 || !m.AvailableAt.IsZero())
@@ -118,7 +118,7 @@ func Debounce(quiet, limit time.Duration) DuplicatePolicy {
 func UniqueFor(period time.Duration) DuplicatePolicy {
 	return DuplicatePolicy{func(m *bus.Message) error {
 		if period <= 0 {
-			return fmt.Errorf("%w: unique for %s: more than 0 is allowed", bus.ErrInvalidOption, period)
+			return fmt.Errorf("%w: UniqueFor %s: more than 0 is allowed", bus.ErrInvalidOption, period)
 		}
 		m.UniqueFor = period
 		return nil

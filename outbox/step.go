@@ -10,7 +10,7 @@ import (
 
 // ErrNoSteps is returned by [Step] for a context that has no message whose results can be stored.
 var ErrNoSteps = errors.New(
-	"outbox: only a consumer of single messages without a transaction has steps: one made by bus.Consume, run by a Processor")
+	"outbox: Step needs a consumer of single messages without a transaction, made by bus.Consume and run by a Processor")
 
 // Step calls fn once for the message of the consumer's context, and stores the result with
 // the message before it returns. Later attempts, in any process, return the stored result without

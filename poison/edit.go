@@ -36,7 +36,7 @@ func (s *Store) EditAndRequeue(ctx context.Context, db bus.Handle, id int64, pay
 	m.Schema = access.Schema(s.registry, &m)
 	return s.edit(ctx, db, id, m, func(c bus.Consumer) error {
 		if !slices.Contains(access.PayloadTypes(c), payloadType) {
-			return fmt.Errorf("%w: consumer %q takes %q, not %q", ErrPayload, c.Name(), access.PayloadTypes(c), payloadType)
+			return fmt.Errorf("%w: consumer %q handles %q, not %q", ErrPayload, c.Name(), access.PayloadTypes(c), payloadType)
 		}
 		return nil
 	})

@@ -167,7 +167,7 @@ func (p *Preview) add(k PreviewKind) {
 // no payloads and changes nothing. A limit below 1 is bus.ErrInvalidOption.
 func (s *Store) Preview(ctx context.Context, db bun.IDB, filter Filter, limit int) (Preview, error) {
 	if limit < 1 {
-		return Preview{}, fmt.Errorf("poison: preview: of up to %d: %w: 1 or more is allowed", limit, bus.ErrInvalidOption)
+		return Preview{}, fmt.Errorf("poison: preview: limit %d: %w: 1 or more is allowed", limit, bus.ErrInvalidOption)
 	}
 	p, _, err := s.preview(ctx, db, filter, limit)
 	if err != nil {

@@ -22,7 +22,7 @@ var (
 	// ErrNotFound is returned when no poisoned message has the id.
 	ErrNotFound = errors.New("no such poisoned message")
 	// ErrConflict is returned when the message's insert id is already pending again.
-	ErrConflict = errors.New("its insert id is pending again")
+	ErrConflict = errors.New("the message's insert id is already pending")
 	// ErrPayload is returned when an edited payload does not fit the message's consumer.
 	ErrPayload = errors.New("payload does not fit the consumer")
 )

@@ -34,7 +34,7 @@ func (l *logForwarder) enter(ctx context.Context, s *services) error {
 		return fmt.Errorf("log forwarder %q: %w", l.name, err)
 	}
 	if n := len(rows); n != l.logConfig.Shards {
-		return fmt.Errorf("log forwarder %q: Shards %d: it has %d already: give it another name", l.name, l.logConfig.Shards, n)
+		return fmt.Errorf("log forwarder %q: Shards %d: the forwarder already has %d shards: use another name", l.name, l.logConfig.Shards, n)
 	}
 	return l.announce(ctx, s)
 }
@@ -76,7 +76,7 @@ func (l *logForwarder) setTypes(ctx context.Context, s *services, change func(st
 	for range 10 { // other processes may change them concurrently
 		rows, err := s.store.Readers.List(ctx, s.db, l.checkpoint())
 		if err != nil {
-			return fmt.Errorf("log forwarder %q: look which types it has: %w", l.name, err)
+			return fmt.Errorf("log forwarder %q: read its types: %w", l.name, err)
 		}
 		same, changed := true, make(map[string]bool) // shards with the same types are changed together
 		for _, row := range rows {
@@ -96,5 +96,5 @@ func (l *logForwarder) setTypes(ctx context.Context, s *services, change func(st
 			return nil
 		}
 	}
-	return fmt.Errorf("log forwarder %q: others change its types all the time", l.name)
+	return fmt.Errorf("log forwarder %q: other processes keep changing its types", l.name)
 }

@@ -12,7 +12,7 @@ import (
 
 // errBehind releases a message that must not be published before an earlier one of its key.
 var errBehind error = &bus.OutcomeError{
-	Outcome: bus.Released, Err: errors.New("relay: an earlier message of its key has not been published"),
+	Outcome: bus.Released, Err: errors.New("relay: an earlier message of the same key has not been published"),
 }
 
 // consume publishes a batch and returns each message's outcome. With bus.Ordered it publishes the

@@ -141,7 +141,7 @@ func (p *publishing) check() {
 		p.mistake("Config.ContentType %q: a media type is allowed", c.ContentType)
 	}
 	if len(c.Routes) == 0 {
-		p.mistake("Config.Routes: it publishes nothing: give it a relay.To")
+		p.mistake("Config.Routes is empty: add a relay.To")
 	}
 	if slices.Contains(c.Recipients, "") {
 		p.mistake("Config.Recipients: a name is empty")

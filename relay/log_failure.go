@@ -121,7 +121,7 @@ func (s *shard) writeFailure(ctx context.Context, f store.Failure) (written bool
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
 	if written, err = s.store.Readers.FailLeased(ctx, s.db, s.sub, s.owner, f); err != nil {
-		return false, fmt.Errorf("write down a failure: %w", err)
+		return false, fmt.Errorf("store a failure: %w", err)
 	}
 	return written, nil
 }

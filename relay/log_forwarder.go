@@ -167,7 +167,7 @@ func (l *logForwarder) check(s *store.Store, log *eventlog.Log) error {
 	if err := s.Events(); err != nil {
 		wrong(err)
 	} else if log == nil {
-		wrong(errors.New("there is no event log: give it to RunnerConfig.Log"))
+		wrong(errors.New("RunnerConfig.Log is nil: an event log is needed"))
 	} else {
 		errs = append(errs, l.fits(logaccess.Types(log)))
 	}
@@ -189,7 +189,7 @@ func (l *logForwarder) fits(types *eventlog.Types) error {
 	}
 	if len(l.inOrder) > 0 && l.routes[tombstone] == nil && l.inOrder[0].destination == "" && l.appender == nil {
 		errs = append(errs, fmt.Errorf(
-			"relay: log forwarder %q: the first route has no destination for streams that are erased: give a relay.To[eventlog.Tombstoned]",
+			"relay: log forwarder %q: the first route has no destination, so erased streams need a route: add a relay.To[eventlog.Tombstoned]",
 			l.name,
 		))
 	}

@@ -87,7 +87,8 @@ func (s *shard) publishAll(ctx context.Context, records []broker.Record) (n int,
 		)
 		if n < 0 || n > len(records) || n == 0 && err == nil || n == len(records) && err != nil {
 			return 0, fmt.Errorf(
-				"relay: publish: %d of %d records, and error %v: some are allowed, or an error of the next one", n, len(records), err,
+				"relay: publish: %d of %d records, and error %v: 1 to all records without an error, or fewer than all with an error, are allowed",
+				n, len(records), err,
 			)
 		}
 		return n, err

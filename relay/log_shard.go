@@ -142,8 +142,8 @@ func (s *shard) locate(ctx context.Context) error {
 		)
 	case position > s.sub.Head:
 		return bus.Permanent(fmt.Errorf(
-			"relay: log forwarder %q: the last record of shard %d is of position %d, and the log ends at %d: is this another database, or an "+
-				"older one?",
+			"relay: log forwarder %q: the last record of shard %d has position %d, but the log ends at %d: is this another database, or an "+
+				"older backup?",
 			s.name, s.number, position, s.sub.Head,
 		))
 	}

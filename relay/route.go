@@ -129,7 +129,7 @@ func (p *publishing) add(r *route) {
 	p.mistakes, p.inOrder = append(p.mistakes, r.mistakes...), append(p.inOrder, r)
 	for _, name := range r.names {
 		if p.routes[name] != nil {
-			p.mistake("route of %s: payload type %q has one already", r.goType, name)
+			p.mistake("route of %s: payload type %q already has a route", r.goType, name)
 			continue
 		}
 		p.routes[name] = r
@@ -141,7 +141,7 @@ func (p *publishing) add(r *route) {
 func (p *publishing) needDestinations() {
 	for _, r := range p.inOrder {
 		if r.destination == "" && r.destinationOf == nil {
-			p.mistake("route of %s: the destination is empty: give one, or relay.DestinationFunc", r.goType)
+			p.mistake("route of %s: the destination is empty: a destination or relay.DestinationFunc is needed", r.goType)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func NewRunner(db *bun.DB, registry *bus.Registry, config RunnerConfig, forwarde
 		errs = append(errs, fmt.Errorf("relay: RunnerConfig.StartTimeout %s: 0 or more is allowed", config.StartTimeout))
 	}
 	if config.Log != nil && logaccess.Registry(config.Log) != registry {
-		errs = append(errs, errors.New("relay: RunnerConfig.Log: it was made of another registry, or not by eventlog.NewLog"))
+		errs = append(errs, errors.New("relay: RunnerConfig.Log: a log made by eventlog.NewLog with the runner's registry is needed"))
 	}
 	forwarders = slices.SortedStableFunc(slices.Values(forwarders), func(a, b LogForwarder) int { // package fxmodule has them in any order
 		return cmp.Compare(a.name(), b.name())
@@ -117,7 +117,7 @@ func (r *Runner) own() error {
 		for _, owned := range r.forwarders[:i] {
 			owned.attached.Store(nil)
 		}
-		return fmt.Errorf("relay: log forwarder %q belongs to another runner: make it anew", l.name)
+		return fmt.Errorf("relay: log forwarder %q belongs to another runner: make a new LogForwarder", l.name)
 	}
 	for _, l := range r.forwarders {
 		l.complete(&r.services)

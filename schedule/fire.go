@@ -28,7 +28,7 @@ const (
 )
 
 // errTooSlow is the cause of a transaction that exceeded fireTimeout.
-var errTooSlow = fmt.Errorf("it took longer than %s", fireTimeout)
+var errTooSlow = fmt.Errorf("firing took longer than %s", fireTimeout)
 
 // fire fires one batch and returns the number of schedules handled; the next batch may find more.
 // Schedules that could not fire last time are fired one at a time, and only when no other is due,

@@ -49,7 +49,7 @@ func acknowledgedOnce(c *trial) error {
 		return err
 	}
 	if n := len(second.brought()) - 1; n != 0 {
-		return fmt.Errorf("%d records came to the second Subscribe that the first has acknowledged", n)
+		return fmt.Errorf("the second Subscribe got %d records that the first had acknowledged", n)
 	}
 	return nil
 }

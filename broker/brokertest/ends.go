@@ -69,7 +69,7 @@ func takenAtTheEnd(c *trial) error {
 		return err
 	}
 	if len(missing(records, second.brought())) == 0 {
-		return errors.New("a record came again whose fn returned nil after the ctx had ended")
+		return errors.New("a record was delivered again, although fn had returned nil after ctx ended")
 	}
 	return nil
 }

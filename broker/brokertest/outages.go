@@ -190,7 +190,7 @@ func (c *trial) toldBack(leave func() error) error {
 		}
 		select {
 		case <-told:
-			return errors.New("it was told that the broker is back while it was away")
+			return errors.New("OnReconnect was called while the broker was down")
 		case <-time.After(c.Timeout / 2): // the time in which it would be told
 			return nil
 		}
@@ -202,7 +202,7 @@ func (c *trial) toldBack(leave func() error) error {
 		select {
 		case <-told:
 		case <-time.After(c.MaxWait):
-			return fmt.Errorf("%d of %d were told that the broker is back after %s", n, cap(told), c.MaxWait)
+			return fmt.Errorf("%d of %d functions passed to OnReconnect were called after %s", n, cap(told), c.MaxWait)
 		}
 	}
 	return c.persist(c.make(20))
@@ -227,7 +227,7 @@ func (c *trial) toldAway(leave func() error) error {
 					return nil
 				}
 			case <-timeout:
-				return fmt.Errorf("was not told within %s that the broker %s", c.MaxWait, what)
+				return fmt.Errorf("OnOutage did not report within %s that the broker %s", c.MaxWait, what)
 			}
 		}
 	}
@@ -239,7 +239,7 @@ func (c *trial) toldAway(leave func() error) error {
 	select {
 	case err := <-said:
 		if err != nil {
-			return fmt.Errorf("was told that the broker is away, which it is not: %w", err)
+			return fmt.Errorf("OnOutage reported an outage while the broker answered: %w", err)
 		}
 	default:
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // errGivenBack is what a function says that wants its batch again.
-var errGivenBack = errors.New("brokertest: given back on purpose")
+var errGivenBack = errors.New("brokertest: returned on purpose")
 
 // trial is one run of a case.
 type trial struct {
@@ -205,7 +205,7 @@ func (c *trial) held(n int, answer error) (records []broker.Record, w *watched, 
 	select {
 	case <-inside:
 	case <-w.ended:
-		err = fmt.Errorf("subscribe returned %v before it brought anything", w.err)
+		err = fmt.Errorf("subscribe returned %v before it delivered a record", w.err)
 	case <-time.After(c.MaxWait):
 		err = fmt.Errorf("waited %s for the first batch", c.MaxWait)
 	}

@@ -41,7 +41,7 @@ func NewPublisher(config PublisherConfig) (*Publisher, error) {
 		errs = append(errs, errors.New("kafka: PublisherConfig.Brokers is required"))
 	}
 	if config.Timeout < 0 {
-		errs = append(errs, fmt.Errorf("kafka: PublisherConfig.Timeout is %s, it must not be negative", config.Timeout))
+		errs = append(errs, fmt.Errorf("kafka: PublisherConfig.Timeout %s: 0 or more is allowed", config.Timeout))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (p *Publisher) Publish(ctx context.Context, records []broker.Record) []erro
 		}
 		err = classified(ctx, err)
 		if reason != nil && errors.Is(err, broker.ErrUnavailable) { // the client itself does not say that credentials are refused
-			err = fmt.Errorf("%w (asked again: %w)", err, reason)
+			err = fmt.Errorf("%w (last ping: %w)", err, reason)
 		}
 		errs[i] = fmt.Errorf("kafka: publish to %.200q: %w", records[i].Destination, err)
 	}
@@ -142,7 +142,7 @@ func (p *Publisher) send(ctx context.Context, records []broker.Record) []error {
 }
 
 // errUnknown: a record of which nothing is known yet.
-var errUnknown = errors.New("nothing is known of it")
+var errUnknown = errors.New("no result for the record yet")
 
 func (b *pending) tell(i int, err error) {
 	b.mu.Lock()

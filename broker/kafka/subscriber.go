@@ -61,7 +61,7 @@ func NewSubscriber(config SubscriberConfig) (*Subscriber, error) {
 		config.Batch = 256
 	}
 	if config.Batch < 1 || config.Batch > maxBatch {
-		errs = append(errs, fmt.Errorf("kafka: SubscriberConfig.Batch is %d, it must be from 1 to %d", config.Batch, maxBatch))
+		errs = append(errs, fmt.Errorf("kafka: SubscriberConfig.Batch %d: 1 to %d is allowed", config.Batch, maxBatch))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

@@ -92,32 +92,32 @@ func (a *Appender) Last(ctx context.Context, shard int) (position int64, revisio
 	}
 	if config := stream.CachedInfo().Config; !config.AllowAtomicPublish {
 		return 0, 0, fmt.Errorf(
-			"nats: stream %s takes no atomic batches: set AllowAtomicPublish (allow_atomic), on NATS 2.12 or newer, which this server of %s "+
-				"has to be",
+			"nats: stream %s does not allow atomic batches: set AllowAtomicPublish (allow_atomic), which needs NATS 2.12 or newer "+
+				"(this server: %s)",
 			a.config.Stream, a.nc.ConnectedServerVersion(),
 		)
 	} else if config.NoAck || !covers(config.Subjects, a.config.Prefix) {
-		return 0, 0, fmt.Errorf("nats: stream %s: its subjects are %q, %s.> is needed among them, and no_ack must not be "+
-			"set", a.config.Stream, config.Subjects, a.config.Prefix)
+		return 0, 0, fmt.Errorf("nats: stream %s: subjects %q must include %s.>, and no_ack "+
+			"must be off", a.config.Stream, config.Subjects, a.config.Prefix)
 	} else if config.Retention != jetstream.LimitsPolicy {
 		// The last record would be older than those that were taken: they would leave once more.
-		return 0, 0, fmt.Errorf("nats: stream %s: its retention is %s, want limits: its last records must not go before "+
+		return 0, 0, fmt.Errorf("nats: stream %s: retention %s: limits is needed, or the last records could be removed before "+
 			"others", a.config.Stream, config.Retention)
 	}
 	msg, err := stream.GetLastMsgForSubject(ctx, a.filter(shard))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		info, err := stream.Info(ctx)
 		if err != nil {
-			return 0, 0, a.lookError("look what the stream has removed", err)
+			return 0, 0, a.lookError("read the state of stream", err)
 		}
 		return 0, max(info.State.FirstSeq, 1) - 1, nil
 	}
 	if err != nil {
-		return 0, 0, a.lookError("look for the last message", err)
+		return 0, 0, a.lookError("read the last message of stream", err)
 	}
 	if position, err = positionOf(record(&nats.Msg{Subject: msg.Subject, Header: msg.Header, Data: msg.Data})); err != nil {
 		return 0, 0, fmt.Errorf(
-			"nats: message %d of stream %s, on %s, is no record of a relay: no other program may publish there", msg.Sequence,
+			"nats: message %d of stream %s, on %s, is not a relay's record: only relays may publish to this stream", msg.Sequence,
 			a.config.Stream, msg.Subject,
 		)
 	}
@@ -250,7 +250,7 @@ func (a *Appender) committed(msg *nats.Msg, n int) (revision uint64, err error) 
 	case ack.Error != nil:
 		return 0, fmt.Errorf("%s (%d): %w", ack.Error.Description, ack.Error.ErrorCode, class(ack.Error))
 	case ack.Sequence == 0 || ack.Batch == "" || ack.Count != n:
-		return 0, fmt.Errorf("it took no batch of %d: %.100q: is the server 2.12 or newer?", n, msg.Data)
+		return 0, fmt.Errorf("the server did not accept the batch of %d records: %.100q: is it 2.12 or newer?", n, msg.Data)
 	}
 	return ack.Sequence, nil
 }

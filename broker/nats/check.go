@@ -38,12 +38,12 @@ func (p *Publisher) checkSubject(ctx context.Context, subject string) error {
 	var errs []error
 	config := stream.CachedInfo().Config
 	if config.NoAck {
-		errs = append(errs, fmt.Errorf("stream %s does not acknowledge (no_ack): nothing that is published to it counts as arrived", name))
+		errs = append(errs, fmt.Errorf("stream %s has no_ack set: publishes to the stream are never confirmed", name))
 	}
 	if config.Duplicates < p.timeout {
 		errs = append(
 			errs,
-			fmt.Errorf("stream %s drops duplicates for %s, want at least %s (duplicate_window): what is published again would come twice",
+			fmt.Errorf("stream %s drops duplicates for %s, want at least %s (duplicate_window): a record that is published again would arrive twice",
 				name, config.Duplicates, p.timeout),
 		)
 	}

@@ -51,5 +51,5 @@ func (c *complaints) with(err error) error {
 	if !fresh && !deaf && c.nc.IsConnected() {
 		return err
 	}
-	return fmt.Errorf("%w (the connection says: %v)", err, last)
+	return fmt.Errorf("%w (last error of the connection: %v)", err, last)
 }

@@ -44,7 +44,7 @@ type Publisher struct {
 func NewPublisher(nc *nats.Conn, config PublisherConfig) (*Publisher, error) {
 	err := errors.Join(checkConnection(nc), checkDomain("PublisherConfig", config.Domain))
 	if config.Timeout < 0 {
-		err = errors.Join(err, fmt.Errorf("nats: PublisherConfig.Timeout is %s, it must not be negative", config.Timeout))
+		err = errors.Join(err, fmt.Errorf("nats: PublisherConfig.Timeout %s: 0 or more is allowed", config.Timeout))
 	}
 	if err != nil {
 		return nil, err
@@ -241,7 +241,7 @@ func class(err *jetstream.APIError) error {
 }
 
 // errAttempt is an error of none of the relay's classes.
-var errAttempt = errors.New("the stream did not take it")
+var errAttempt = errors.New("the stream did not accept the record")
 
 // explain finds out why some of the records have no listener.
 func (p *Publisher) explain(ctx context.Context, records []broker.Record, errs []error) {
@@ -262,7 +262,7 @@ func (p *Publisher) explain(ctx context.Context, records []broker.Record, errs [
 // listener.
 func (p *Publisher) whyNobody(ctx context.Context, subject string) error {
 	ctx, cancel := context.WithTimeoutCause(
-		ctx, p.timeout/2, fmt.Errorf("no stream takes it, and no answer within %s says which would", p.timeout/2),
+		ctx, p.timeout/2, fmt.Errorf("no stream accepted the record, and the lookup of its stream had no answer within %s", p.timeout/2),
 	)
 	defer cancel()
 	name, err := p.js.StreamNameBySubject(ctx, subject)
@@ -273,7 +273,7 @@ func (p *Publisher) whyNobody(ctx context.Context, subject string) error {
 	switch said := p.nc.LastError(); {
 	case errors.As(err, &api) && api.Code == 503: // the servers elect whom to ask
 	case ctx.Err() != nil && errors.Is(said, nats.ErrPermissionViolation) && strings.Contains(said.Error(), "STREAM.NAMES"):
-		return fmt.Errorf("no stream takes it, or its leader is being elected: %w: %w", said, broker.ErrNoDestination)
+		return fmt.Errorf("no stream accepted the record, or its stream is electing a leader: %w: %w", said, broker.ErrNoDestination)
 	case errors.As(err, &api),
 		errors.Is(err, jetstream.ErrStreamNotFound),
 		errors.Is(err, jetstream.ErrInvalidSubject),

@@ -107,7 +107,7 @@ func (p *pull) next(ctx context.Context) (got []*nats.Msg, err error) {
 func (p *pull) whySilent() error {
 	err := errDisconnected
 	if p.nc.IsConnected() {
-		err = fmt.Errorf("the server has said nothing for %s", 2*heartbeat)
+		err = fmt.Errorf("no message or heartbeat from the server for %s", 2*heartbeat)
 	}
 	return p.said.with(err)
 }

@@ -71,7 +71,7 @@ func NewSubscriber(nc *nats.Conn, config SubscriberConfig) (*Subscriber, error) 
 		errs = append(errs, errors.New("nats: SubscriberConfig.Consumer is required"))
 	}
 	if config.Batch < 1 || config.Batch > maxBatch {
-		errs = append(errs, fmt.Errorf("nats: SubscriberConfig.Batch is %d, it must be from 1 to %d", config.Batch, maxBatch))
+		errs = append(errs, fmt.Errorf("nats: SubscriberConfig.Batch %d: 1 to %d is allowed", config.Batch, maxBatch))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -237,7 +237,7 @@ func (s *Subscriber) lookOnce(ctx context.Context) (time.Duration, error) {
 		return 0, fmt.Errorf("%w: it drops a message after %d deliveries, want max_deliver -1", errUnfit, config.MaxDeliver)
 	}
 	if config.HeadersOnly {
-		return 0, fmt.Errorf("%w: it brings headers without bodies, want headers_only false", errUnfit)
+		return 0, fmt.Errorf("%w: it delivers headers without bodies, want headers_only false", errUnfit)
 	}
 	return config.AckWait, nil
 }

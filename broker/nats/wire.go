@@ -79,7 +79,7 @@ func checkSubject(subject, reply string) error {
 		)
 	}
 	if strings.HasPrefix(subject, "$JS.") || strings.HasPrefix(subject, "$SYS.") {
-		return fmt.Errorf("the subject is the server's own: %w", broker.ErrRejected)
+		return fmt.Errorf("the subject is reserved for the server: %w", broker.ErrRejected)
 	}
 	for part := range strings.SplitSeq(subject, ".") {
 		if part == "" || part == "*" || part == ">" || strings.ContainsAny(part, " \t\r\n") {

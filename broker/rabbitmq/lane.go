@@ -40,7 +40,7 @@ func openLane(l *link) (*lane, error) {
 		return nil, fmt.Errorf("open a channel: %w", err)
 	}
 	if err := channel.Confirm(false); err != nil {
-		return nil, fmt.Errorf("open a channel that confirms: %w", err)
+		return nil, fmt.Errorf("turn on publisher confirms: %w", err)
 	}
 	return &lane{
 		link:    l,
@@ -89,7 +89,7 @@ func (l *lane) part(ctx context.Context, exchange string, records []broker.Recor
 		switch {
 		case confirm != nil && confirm.Acked() && !returned[[2]string{records[i].Destination, shortID(records[i])}]:
 		case confirm != nil && confirm.Acked():
-			errs[i] = fmt.Errorf("no queue is bound for it: %w", broker.ErrNoDestination)
+			errs[i] = fmt.Errorf("no queue is bound for the record: %w", broker.ErrNoDestination)
 		case confirm != nil || errors.Is(errs[i], broker.ErrUnavailable) && l.channel.IsClosed():
 			// One that could not be sent, on a channel that is not closed yet, is not rejected: its connection ends.
 			to := records[i].Destination
@@ -174,7 +174,7 @@ func (l *lane) lost(ctx context.Context, exchange, destination string) error {
 func (l *lane) rejection(exchange, destination string) error {
 	l.rejected = true
 	if time.Since(l.link.began) < settling {
-		return unavailable(errors.New("a queue rejects it, and may have no leader yet"))
+		return unavailable(errors.New("a queue rejected the record, and may have no leader yet"))
 	}
 	if exchange == "" {
 		channel, err := l.link.conn.Channel() // another: an error closes it
@@ -183,10 +183,10 @@ func (l *lane) rejection(exchange, destination string) error {
 		}
 		defer func() { _ = channel.Close() }() // or it is closed already
 		if queue, err := channel.QueueDeclarePassive(destination, false, false, false, false, nil); err == nil && queue.Messages == 0 {
-			return unavailable(errors.New("the queue rejects it, has no messages, and so no leader"))
+			return unavailable(errors.New("the queue rejected the record but has no messages, so it has no leader"))
 		}
 	}
-	return fmt.Errorf("a queue rejects it: %w", broker.ErrNoDestination)
+	return fmt.Errorf("a queue rejected the record: %w", broker.ErrNoDestination)
 }
 
 func unavailable(err error) error { return fmt.Errorf("%w: %w", err, broker.ErrUnavailable) }

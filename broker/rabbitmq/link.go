@@ -74,7 +74,7 @@ func dialOne(ctx context.Context, one string, tlsConfig *tls.Config) (*link, err
 	if l.conn, err = amqp.DialConfig(one, config); err != nil {
 		// The client takes whatever ends a handshake for wrong credentials, and leaves the socket open.
 		if deadline, ok := ctx.Deadline(); !stop() || ok && !time.Now().Before(deadline) {
-			err = fmt.Errorf("it has not answered: %w", cmp.Or(context.Cause(ctx), context.DeadlineExceeded))
+			err = fmt.Errorf("the node has not answered: %w", cmp.Or(context.Cause(ctx), context.DeadlineExceeded))
 		}
 		l.cut()
 		return nil, err
@@ -172,7 +172,7 @@ func (l *link) close() {
 }
 
 // errUnreadable: a URL is none.
-var errUnreadable = errors.New("it cannot be read: all but letters, digits and -_.~ must be percent-encoded in a password")
+var errUnreadable = errors.New("the URL cannot be parsed: in a password, all but letters, digits and -_.~ must be percent-encoded")
 
 // checkURLs says which URLs cannot be read, without their passwords.
 func checkURLs(field string, urls []string) error {
@@ -186,7 +186,7 @@ func checkURLs(field string, urls []string) error {
 			if errors.As(err, &parse) { // which has the URL in it, and its reason what it took for a port: maybe the password
 				err = errUnreadable
 			}
-			errs = append(errs, fmt.Errorf("rabbitmq: %s[%d] is no URL of AMQP: %w", field, i, err))
+			errs = append(errs, fmt.Errorf("rabbitmq: %s[%d] is not an AMQP URL: %w", field, i, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -45,7 +45,7 @@ type publishing struct {
 func NewPublisher(config PublisherConfig) (*Publisher, error) {
 	errs := []error{checkURLs("PublisherConfig.URLs", config.URLs)}
 	if config.Timeout < 0 {
-		errs = append(errs, fmt.Errorf("rabbitmq: PublisherConfig.Timeout is %s, it must not be negative", config.Timeout))
+		errs = append(errs, fmt.Errorf("rabbitmq: PublisherConfig.Timeout %s: 0 or more is allowed", config.Timeout))
 	}
 	if len(config.Exchange) > maxShort {
 		errs = append(errs, fmt.Errorf("rabbitmq: PublisherConfig.Exchange has %d bytes, at most %d are allowed", len(config.Exchange), maxShort))

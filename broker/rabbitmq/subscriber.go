@@ -46,13 +46,13 @@ const maxBatch = 10_000
 func NewSubscriber(config SubscriberConfig) (*Subscriber, error) {
 	errs := []error{checkURLs("SubscriberConfig.URLs", config.URLs)}
 	if config.Queue == "" || len(config.Queue) > maxShort {
-		errs = append(errs, fmt.Errorf("rabbitmq: SubscriberConfig.Queue has %d bytes, it must have from 1 to %d", len(config.Queue), maxShort))
+		errs = append(errs, fmt.Errorf("rabbitmq: SubscriberConfig.Queue has %d bytes, 1 to %d are allowed", len(config.Queue), maxShort))
 	}
 	if config.Batch == 0 {
 		config.Batch = 256
 	}
 	if config.Batch < 1 || config.Batch > maxBatch {
-		errs = append(errs, fmt.Errorf("rabbitmq: SubscriberConfig.Batch is %d, it must be from 1 to %d", config.Batch, maxBatch))
+		errs = append(errs, fmt.Errorf("rabbitmq: SubscriberConfig.Batch %d: 1 to %d is allowed", config.Batch, maxBatch))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

@@ -52,7 +52,7 @@ type Snapshots struct {
 
 // ErrSnapshotMismatch is returned if the state type S changed since the snapshot was stored, and
 // [Snapshots].Schema did not.
-var ErrSnapshotMismatch = errors.New("the snapshot was made of another form of the state: raise Snapshots.Schema")
+var ErrSnapshotMismatch = errors.New("the state type has changed since the snapshot was stored: raise Snapshots.Schema")
 
 // Check returns an error for every invalid field. With snapshots it also returns an error for each
 // given state that JSON does not preserve. [Handle], [Execute] and [Load] check the fields too.
@@ -60,7 +60,8 @@ var ErrSnapshotMismatch = errors.New("the snapshot was made of another form of t
 func (d Decider[S, C, E]) Check(states ...S) error {
 	var errs []error
 	if d.Category == "" || strings.Contains(d.Category, "-") {
-		errs = append(errs, fmt.Errorf("the Category %q: text without \"-\" is needed, which ends it in the name of a stream", d.Category))
+		errs = append(errs, fmt.Errorf("the Category %q: text without \"-\" is needed: the first \"-\" of a stream's name ends the category",
+			d.Category))
 	}
 	if d.Evolve == nil || d.Decide == nil {
 		errs = append(errs, errors.New("the function Evolve or Decide is nil"))
@@ -124,7 +125,7 @@ func (d Decider[S, C, E]) load(ctx context.Context, log *eventlog.Log, db bun.ID
 			return eventlog.ErrTombstoned
 		}
 		if !ok {
-			return fmt.Errorf("version %d is a %T, which is no event of this decider", recorded.Version, recorded.Data)
+			return fmt.Errorf("version %d is a %T, which is not an event of this decider", recorded.Version, recorded.Data)
 		}
 		l.state = d.Evolve(l.state, event)
 		return nil

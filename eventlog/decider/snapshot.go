@@ -102,7 +102,7 @@ func (d Decider[S, C, E]) encoded(state S) ([]byte, error) {
 		restored = d.Initial()
 	}
 	if !decode(text, &restored) || !same(reflect.ValueOf(&state).Elem(), reflect.ValueOf(&restored).Elem()) {
-		return nil, errors.New("the state loses something when it is encoded as JSON and decoded")
+		return nil, errors.New("JSON does not preserve the state: encoding and decoding changes it")
 	}
 	return text, nil
 }
@@ -134,7 +134,8 @@ func survives(t reflect.Type, path string, above []reflect.Type) error {
 				continue
 			case !f.IsExported() && !f.Anonymous:
 				return fmt.Errorf(
-					"%s.%s is not exported, and would not be in a snapshot: export it, give its type MarshalJSON and UnmarshalJSON, or tag it json:\"-\"",
+					"%s.%s is not exported, and would not be in a snapshot: "+
+						"export the field, give the struct MarshalJSON and UnmarshalJSON, or tag the field json:\"-\"",
 					path, f.Name,
 				)
 			}
@@ -162,8 +163,8 @@ func Verify[S, C any, E bus.Payload](ctx context.Context, log *eventlog.Log, tx 
 	}
 	if !same(reflect.ValueOf(&short.state).Elem(), reflect.ValueOf(&long.state).Elem()) {
 		return fmt.Errorf(
-			"decider: verify %s: the snapshot of version %d does not lead to what the events make: raise Snapshots.Schema", d.Stream(id),
-			short.snapshot,
+			"decider: verify %s: the state from the snapshot of version %d differs from the state from all events: raise Snapshots.Schema",
+			d.Stream(id), short.snapshot,
 		)
 	}
 	return nil

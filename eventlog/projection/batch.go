@@ -344,7 +344,7 @@ func (b *batch) usable(ctx context.Context) bool {
 // outcome.
 func (b *batch) spoilt(ctx context.Context, cause error) error {
 	first := b.messages[0]
-	err := fmt.Errorf("projection: a function has not returned the error of a statement, which aborted the transaction: %w", cause)
+	err := fmt.Errorf("projection: a statement failed and aborted the transaction, but the function did not return its error: %w", cause)
 	if smaller := len(b.messages) / 2; smaller > 0 {
 		return b.failed(ctx, smaller, first, err)
 	}

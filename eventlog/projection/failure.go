@@ -50,7 +50,7 @@ func (s *shard) writeFailure(ctx context.Context, f *failure, failed store.Failu
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
 	if err := s.runner.store.Readers.Fail(ctx, s.runner.db, f.sub, failed); err != nil {
-		return fmt.Errorf("write down a failure: %w", err)
+		return fmt.Errorf("store a failure: %w", err)
 	}
 	return f
 }

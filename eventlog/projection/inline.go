@@ -42,7 +42,8 @@ func NewInline(types *eventlog.Types, p Projection) (*Inline, error) {
 		return nil, fmt.Errorf("projection: NewInline: %w", err)
 	}
 	if len(p.Categories) > 0 {
-		return nil, fmt.Errorf("projection: NewInline: projection %q: Categories: an inline projection reads all categories", p.Name)
+		return nil, fmt.Errorf("projection: NewInline: projection %q: Categories must be empty: an inline projection reads all categories",
+			p.Name)
 	}
 	return &Inline{projection: p, reader: reader}, nil
 }
@@ -83,7 +84,7 @@ func (i *Inline) Rebuild(ctx context.Context, db *bun.DB, log *eventlog.Log) err
 			"projection: rebuild inline %q: the database handle is nil, or the log was not made by eventlog.NewLog", i.projection.Name,
 		)
 	case i.projection.Reset == nil:
-		return fmt.Errorf("projection: rebuild inline %q: it has no Reset: give it one", i.projection.Name)
+		return fmt.Errorf("projection: rebuild inline %q: Reset is nil: set Projection.Reset", i.projection.Name)
 	}
 	s, err := store.For(db.Dialect().Name(), logaccess.Registry(log).Tables())
 	if err == nil {

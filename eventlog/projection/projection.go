@@ -135,7 +135,7 @@ func newReader(p Projection, types *eventlog.Types) (*reader, error) {
 	names := slices.Clone(p.Types)
 	for i, on := range p.On {
 		if on.err == nil && on.fn == nil {
-			on.err = errors.New("it is a zero value: make it by projection.On")
+			on.err = errors.New("zero value: make the entry with projection.On")
 		}
 		if on.err != nil {
 			errs = append(errs, fmt.Errorf("the field On[%d]: %w", i, on.err))
@@ -197,10 +197,10 @@ func (p Projection) check() (errs []error) {
 	check(p.AttemptDelay >= 0, "AttemptDelay %s: 0 or more is allowed", p.AttemptDelay)
 	check(p.Timeout > 0 && p.Timeout <= limits.Timeout, "Timeout %s: more than 0 and up to %s is allowed", p.Timeout, limits.Timeout)
 	for _, c := range p.Categories {
-		check(c != "" && !strings.Contains(c, "-"), "category %q: no stream has it: a category ends before the first \"-\" of a stream's name", c)
+		check(c != "" && !strings.Contains(c, "-"), "category %q: the text before the first \"-\" of a stream's name is allowed", c)
 	}
 	check((p.Batch == nil) != (len(p.On) == 0), "either On or Batch is needed, not both")
-	check((p.Batch == nil) == (len(p.Types) == 0), "Types are needed with Batch, and only there")
+	check((p.Batch == nil) == (len(p.Types) == 0), "Types must be set with Batch, and only with Batch")
 	return errs
 }
 

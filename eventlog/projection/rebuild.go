@@ -27,7 +27,7 @@ func (r *Runner) Rebuild(ctx context.Context, name string) error {
 		return fmt.Errorf("projection: rebuild %q: %w", name, r.unknown())
 	}
 	if reader.Reset == nil {
-		return fmt.Errorf("projection: rebuild %q: it has no Reset: give it one, or raise its Version", name)
+		return fmt.Errorf("projection: rebuild %q: Reset is nil: set Projection.Reset, or raise the Version", name)
 	}
 	if err := r.enter(ctx, reader); err != nil {
 		return fmt.Errorf("projection: rebuild: %w", err)
@@ -80,14 +80,14 @@ func (r *Runner) Promote(ctx context.Context, name string, version int, maxLag i
 			switch {
 			case row.Version != version:
 			case row.Status == store.Retired:
-				return fmt.Errorf("version %d is retired, and is applied no more: to go back, give the runner a higher version", version)
+				return fmt.Errorf("version %d is retired and no longer applied: to go back, add a higher version to the runner", version)
 			default:
 				lag = max(lag, row.Head-row.Position)
 			}
 		}
 		switch {
 		case lag < 0:
-			return fmt.Errorf("version %d has never run, %v have: %w", version, slices.Sorted(maps.Keys(versions)), ErrUnknown)
+			return fmt.Errorf("version %d has never run, only versions %v have: %w", version, slices.Sorted(maps.Keys(versions)), ErrUnknown)
 		case lag > maxLag:
 			return &LagError{Name: name, Version: version, Lag: lag, Allowed: maxLag}
 		}

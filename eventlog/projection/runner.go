@@ -230,12 +230,12 @@ func (r *Runner) enter(ctx context.Context, reader *reader) error {
 		switch {
 		case row.Shards != reader.Shards:
 			return fmt.Errorf(
-				"projection %q version %d: Shards %d: it has %d already: raise the Version", reader.Name, reader.Version, reader.Shards,
-				row.Shards,
+				"projection %q version %d: Shards %d: this version already has %d shards: raise the Version",
+				reader.Name, reader.Version, reader.Shards, row.Shards,
 			)
 		case !reader.same(row.Filter, logaccess.Types(r.log)):
 			return fmt.Errorf(
-				"projection %q version %d reads %s, but under this version it has read %s: raise the Version", reader.Name, reader.Version,
+				"projection %q version %d reads %s, but this version has read %s so far: raise the Version", reader.Name, reader.Version,
 				reader.filter, row.Filter,
 			)
 		}

@@ -74,7 +74,8 @@ func (r *Runner) waitFor(ctx context.Context, name string, appended eventlog.App
 			return dberr.Explained(err)
 		}
 		if err := await(ctx, moved, wait); err != nil {
-			return fmt.Errorf("%w: it has not come to sequence %d: is it run, and is the append committed?", err, appended.Sequence)
+			return fmt.Errorf("%w: the projection has not reached sequence %d: does a runner run, and is the append committed?",
+				err, appended.Sequence)
 		}
 	}
 }

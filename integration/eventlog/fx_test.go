@@ -62,10 +62,10 @@ func TestFxNamesMistakesOfTheEventLog(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
 	for want, option := range map[string]fx.Option{
-		"Projections argument 0 (string) is no constructor": fx.Options(fxmodule.EventLog(), fxmodule.Projections("x")),
+		"Projections argument 0 (string) is not a constructor": fx.Options(fxmodule.EventLog(), fxmodule.Projections("x")),
 		"an alias is empty":                             fxmodule.EventLog(eventlog.Event[moved]("")),
-		"Projections without an event log":              fxmodule.Projections(balances()),
-		"is not known":                                  fx.Options(fxmodule.EventLog(), fxmodule.Projections(balances())),
+		"Projections need an event log":                 fxmodule.Projections(balances()),
+		"is unknown":                                    fx.Options(fxmodule.EventLog(), fxmodule.Projections(balances())),
 		"both fxmodule.EventLog and bus.RegistryConfig": fx.Options(fxmodule.EventLog(), fx.Supply(bus.RegistryConfig{Events: types(t)})),
 	} {
 		app := fx.New(fx.NopLogger, fx.Supply(db), fxmodule.Module, option)

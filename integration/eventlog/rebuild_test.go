@@ -133,8 +133,8 @@ func TestProjectionMistakes(t *testing.T) {
 		`Name "relay:x"`:   {Name: "relay:x", On: on},
 		`Name "receive:x"`: {Name: "receive:x", On: on},
 		"either On":        {Name: "p"},
-		"Types are":        {Name: "p", On: on, Types: []string{"account.moved"}},
-		"not known": {Name: "p",
+		"Types must be":    {Name: "p", On: on, Types: []string{"account.moved"}},
+		"unknown": {Name: "p",
 			On: []projection.Handler{projection.On(func(context.Context, bun.Tx, secret) error { return nil })}},
 		"given twice":   {Name: "p", On: append(on, on...)},
 		"Shards 65":     {Name: "p", On: on, Shards: 65},
@@ -358,13 +358,13 @@ func TestErrorsSayWhichProjection(t *testing.T) {
 		err  error
 		want string
 	}{
-		"promote what never ran":  {r.Promote(l.ctx, "balances", 3, 0), "version 3 has never run, [1 2] have"},
-		"promote what is retired": {r.Promote(l.ctx, "balances", 1, 0), "to go back, give the runner a higher version"},
+		"promote what never ran":  {r.Promote(l.ctx, "balances", 3, 0), "version 3 has never run, only versions [1 2] have"},
+		"promote what is retired": {r.Promote(l.ctx, "balances", 1, 0), "to go back, add a higher version to the runner"},
 		"resume what never ran":   {resumed, `projection: resume "balance": version 1 has never run`},
 		"rebuild a misspelt one":  {r.Rebuild(l.ctx, "balance"), `the runner was given ["balances"]`},
 		"catch up":                {behind, `projection "broken" version 1 at position 1, stream "account-1" version 1: cannot`},
-		"wait for nobody":         {l.runner(broken).WaitFor(ctx, "broken", appended), "it has not come to sequence 1"},
-		"an empty Apply":          {zero, "On[0]: it is a zero value: make it by projection.On"},
+		"wait for nobody":         {l.runner(broken).WaitFor(ctx, "broken", appended), "the projection has not reached sequence 1"},
+		"an empty Apply":          {zero, "On[0]: zero value: make the entry with projection.On"},
 		"On of nothing":           {none, `On[0]: the function for event "account.moved" is nil`},
 	} {
 		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {

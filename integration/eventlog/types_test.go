@@ -80,7 +80,7 @@ func TestTypesReportEveryMistake(t *testing.T) {
 		t.Errorf("a pointer: got %v, want one mistake", err)
 	}
 	_, err := types(t).Upcast(t.Context(), "account.moved", 2, nil)
-	if want := "schema 2 is not known, 1 to 1 are"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "schema 2 is unknown, 1 to 1 are known"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("a schema of tomorrow: got %v, want %q", err, want)
 	}
 	other := bus.Consume("other", func(context.Context, movedToo) error { return nil })
@@ -212,7 +212,7 @@ func TestMistakesInWiringAreErrors(t *testing.T) {
 		want string
 	}{
 		"append by no producer":      {a.log.RunInTx(a.ctx, db, appendBy(unmade)), "the producer was not made by NewProducer"},
-		"append by another's":        {a.log.RunInTx(a.ctx, db, appendBy(strange)), "the producer was made from another registry"},
+		"append by another's":        {a.log.RunInTx(a.ctx, db, appendBy(strange)), "the producer and the log have different registries"},
 		"transaction of nothing":     {a.log.RunInTx(a.ctx, db, nil), "eventlog: run in tx: the function is nil"},
 		"runner of an empty log":     {runnerErr, "the log was not made by eventlog.NewLog"},
 		"rebuild without a database": {inline.Rebuild(a.ctx, nil, nil), "the database handle is nil"},

@@ -77,8 +77,8 @@ func TestFxNamesAWrongArgument(t *testing.T) {
 		argument any
 		want     string
 	}{
-		"a string":                   {"consumer", "Consumers argument 1 (string) is no constructor"},
-		"nothing":                    {nil, "Consumers argument 1 (<nil>) is no constructor"},
+		"a string":                   {"consumer", "Consumers argument 1 (string) is not a constructor"},
+		"nothing":                    {nil, "Consumers argument 1 (<nil>) is not a constructor"},
 		"a nil constructor":          {nothing, "Consumers argument 1 (func() bus.Consumer) is nil"},
 		"a constructor of something": {func() int { return 0 }, "returns int"},
 		"too many results":           {func() (bus.Consumer, int, error) { return bus.Consumer{}, 0, nil }, "returns 3 values"},

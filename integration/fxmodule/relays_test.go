@@ -68,7 +68,7 @@ func TestFxDoesNotStartWhatRelaysRefuse(t *testing.T) {
 	for _, test := range []struct {
 		shards int
 		want   string
-	}{{1, ""}, {2, "Shards 2: it has 1 already"}} {
+	}{{1, ""}, {2, "Shards 2: the forwarder already has 1"}} {
 		app := with(test.shards)
 		err := app.Start(t.Context())
 		if err == nil != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {

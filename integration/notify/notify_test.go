@@ -289,7 +289,7 @@ func TestDeafNotifiersSaySo(t *testing.T) {
 		}, "connect"},
 		"with another driver": {func(t *testing.T) (*bun.DB, notify.Listener) {
 			return testdb.OpenPostgres(t, testdb.DirectDSN(t)), pgxnotify.FromDB(testdb.SQLite(t).DB)
-		}, "that of pgx/v5/stdlib is needed"},
+		}, "a connection of pgx/v5/stdlib is needed"},
 		"without a pool": {func(t *testing.T) (*bun.DB, notify.Listener) {
 			return testdb.OpenPostgres(t, testdb.DirectDSN(t)), pgxnotify.FromDB(nil)
 		}, "the database handle is nil"},

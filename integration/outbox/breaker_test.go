@@ -45,7 +45,7 @@ func TestABreakerOpensInAllProcesses(t *testing.T) {
 			return true
 		})
 		if reason := processors[0].Health().OpenCircuits[0].Reason; !strings.Contains(reason,
-			" runs failed; next try at ") || !strings.HasSuffix(reason, "the last error here: nobody is there") {
+			" runs failed; next try at ") || !strings.HasSuffix(reason, "last error in this process: nobody is there") {
 			t.Errorf("Health: got %q, want the reason", reason)
 		}
 		const attempts = "SELECT COALESCE(SUM(attempts), 0) FROM consumer_messages"

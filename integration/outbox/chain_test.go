@@ -211,7 +211,7 @@ func TestLayerThatCallsWhatIsOver(t *testing.T) {
 	r := a.Start(config)
 	testapp.Eventually(t, "settled", a.Empty)
 	close(over)
-	if err := <-late; err == nil || !strings.Contains(err.Error(), "must wait for the one below") || runs.Load() != 0 {
+	if err := <-late; err == nil || !strings.Contains(err.Error(), "must wait until next has returned") || runs.Load() != 0 {
 		t.Errorf("the layer below, too late: got error %v and %d runs, want that it must wait, and none", err, runs.Load())
 	}
 	r.MustStop()

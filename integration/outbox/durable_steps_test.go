@@ -256,7 +256,7 @@ func TestWhatAStepRefuses(t *testing.T) {
 		"a name twice": {func(ctx context.Context) error {
 			_, err := outbox.Step(ctx, "a", one)
 			return errors.Join(err, testapp.Second(outbox.Step(ctx, "a", one)))
-		}, `outbox: step "a": it has begun in this attempt already: a name is for one step of a message`},
+		}, `outbox: step "a": the step has already begun in this attempt: each step of a message needs its own name`},
 		"no name":        {func(ctx context.Context) error { return testapp.Second(outbox.Step(ctx, "", one)) }, `the name is empty`},
 		"a large result": {func(ctx context.Context) error { return testapp.Second(outbox.Step(ctx, "a", large(64<<10))) }, "the result has 65538 bytes, at most 65536 are allowed"},
 		"large results": {func(ctx context.Context) (err error) {

@@ -197,7 +197,7 @@ func TestUncountedErrorsEndInAnAttempt(t *testing.T) {
 		if p := a.Poisoned()[0]; p.Attempts != 2 || strings.Count(p.Errors, `"uncounted":true`) != 2 {
 			t.Errorf("poisoned: got %d attempts, errors %s, want 2 and one uncounted run of each", p.Attempts, p.Errors)
 		}
-		if got := logged.count("message put back, its attempt does not count"); got != 18 {
+		if got := logged.count("message snoozed, attempt not counted"); got != 18 {
 			t.Errorf("warnings: got %d, want 18", got)
 		}
 	})
@@ -295,7 +295,7 @@ func TestATypedNilIsAnOrdinaryFailure(t *testing.T) {
 				testapp.Eventually(t, "the others are done", func() bool { return len(a.Pending()) <= 1 })
 				if name == "default" || name == "a layer" {
 					testapp.Eventually(t, "poisoned", func() bool { return len(a.Poisoned()) == 1 })
-					if p := a.Poisoned()[0]; p.Attempts != 2 || !strings.Contains(p.Errors, "panics when it is asked") {
+					if p := a.Poisoned()[0]; p.Attempts != 2 || !strings.Contains(p.Errors, "has a method that panics") {
 						t.Errorf("poisoned: got %d attempts and errors %s, want 2 that say so", p.Attempts, p.Errors)
 					}
 				}

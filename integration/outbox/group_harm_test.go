@@ -51,7 +51,7 @@ func TestAGroupBelowALayerThatDoesNotWait(t *testing.T) {
 	})
 	testapp.Eventually(t, "all are settled", a.Empty)
 	close(late)
-	if err := <-returned; err == nil || !strings.Contains(err.Error(), "must wait for the one below") {
+	if err := <-returned; err == nil || !strings.Contains(err.Error(), "must wait until next has returned") {
 		t.Errorf("the late call: got %v, want to be told", err)
 	}
 	r.MustStop()

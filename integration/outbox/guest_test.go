@@ -138,7 +138,7 @@ func TestAMessageThatIsHiddenFromItsRemovalIsPoisoned(t *testing.T) {
 				a.Produce(order{})
 				a.Start(testapp.Fast())
 				testapp.Eventually(t, "the message is poisoned", func() bool { return len(a.Poisoned()) == 1 })
-				if p := a.Poisoned()[0]; !strings.Contains(p.Errors, "not to be found any more") {
+				if p := a.Poisoned()[0]; !strings.Contains(p.Errors, "the message is gone") {
 					t.Errorf("errors: got %s, want why it could not be removed", p.Errors)
 				}
 				if got := runs.Load(); got != 1 {

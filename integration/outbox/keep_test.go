@@ -213,7 +213,7 @@ FROM consumer_messages ORDER BY id LIMIT 1`)
 		if found := consumedBy(a, "c"); len(found) != 2 || runs.Load() != 3 {
 			t.Errorf("got %d kept after %d runs, want the other two after 3", len(found), runs.Load())
 		}
-		if !strings.Contains(lines.String(), "without what it keeps") {
+		if !strings.Contains(lines.String(), "and the kept message") {
 			t.Errorf("got the log %s, want that one is not kept", lines.String())
 		}
 	})

@@ -165,7 +165,7 @@ func TestASharedLimitHasOneSize(t *testing.T) {
 	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry(testapp.Consumed("b", bus.SharedConcurrency("s", 2)),
 		testapp.Consumed("c", bus.SharedConcurrency("s", 3))))
 	_, err := outbox.NewProcessor(testdb.SQLite(t), registry, outbox.ProcessorConfig{})
-	if want := `the limit "s" is 3, and 2 for c`; err == nil || !strings.Contains(err.Error(), want) {
+	if want := `SharedConcurrency "s" is 3, but 2 for c`; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q in it", err, want)
 	}
 }

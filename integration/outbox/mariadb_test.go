@@ -244,7 +244,7 @@ func TestMariaDBStopDoesNotWaitForALockedMessage(t *testing.T) {
 	config := testapp.Fast()
 	config.DrainTimeout = time.Second
 	a, r, tx, _ := keyed(t, config)
-	if err := r.Wait(); err == nil || !strings.Contains(err.Error(), "keep their messages locked") {
+	if err := r.Wait(); err == nil || !strings.Contains(err.Error(), "have locked their messages") {
 		t.Errorf("stop beside a locked message: got error %v, want one that says so", err)
 	}
 	if left := a.Pending(); len(left) != 1 || left[0].Crashes != 0 || a.Count("SELECT count(*) FROM message_claims") != 0 {

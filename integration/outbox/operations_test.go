@@ -177,7 +177,7 @@ func TestSQLiteInMemory(t *testing.T) {
 		}
 		err = processor.Check(t.Context())
 		if refused := err != nil && strings.Contains(err.Error(),
-			"every connection has one of its own"); refused != (name == "private") || err != nil && !refused {
+			"so every connection has its own"); refused != (name == "private") || err != nil && !refused {
 			t.Errorf("%s: got %v, want an error for the private one alone", name, err)
 		}
 	}

@@ -194,15 +194,15 @@ func TestOptionsThatContradictEachOtherAreRefused(t *testing.T) {
 		one, other outbox.Option
 		text       string
 	}{
-		"debounce, delay":    {debounce, outbox.Delay(time.Hour), "Debounce says itself"},
-		"debounce, instant":  {debounce, outbox.AvailableAt(time.Now().Add(time.Hour)), "Debounce says itself"},
+		"debounce, delay":    {debounce, outbox.Delay(time.Hour), "with Debounce, which sets"},
+		"debounce, instant":  {debounce, outbox.AvailableAt(time.Now().Add(time.Hour)), "with Debounce, which sets"},
 		"unique, insert id":  {unique, outbox.InsertID("z"), "InsertID is given twice"},
 		"replace, insert id": {outbox.InsertID("k", outbox.Replace()), outbox.InsertID("z"), "InsertID is given twice"},
 		"debounce, replace":  {debounce, outbox.InsertID("z", outbox.Replace()), "InsertID is given twice"},
 		"unique, replace":    {unique, outbox.InsertID("k", outbox.Replace()), "InsertID is given twice"},
-		"deadline, delay":    {soon, outbox.Delay(time.Hour), "after it is to be delivered by"},
+		"deadline, delay":    {soon, outbox.Delay(time.Hour), "after its DeliverBy"},
 		"deadline, late delay": {outbox.DeliverBy(time.Now().Add(-time.Hour), bus.Poisoned), outbox.Delay(time.Second),
-			"after it is to be delivered by"},
+			"after its DeliverBy"},
 	} {
 		for _, options := range [][]outbox.Option{{test.one, test.other}, {test.other, test.one}} {
 			for _, payload := range []bus.Payload{order{}, step{"a", 1}} {

@@ -176,7 +176,7 @@ func TestAnOlderProcessLeavesANewerSchema(t *testing.T) {
 		})
 		r.MustStop()
 		for _, m := range before.Pending() {
-			if m.Attempts != 0 || !strings.Contains(m.Errors, "schema 2 is not known, 1 to 1 are") {
+			if m.Attempts != 0 || !strings.Contains(m.Errors, "schema 2 is unknown, 1 to 1 are known") {
 				t.Errorf("%s: got %d attempts and errors %s, want no attempt, and why it waits", m.ConsumerType, m.Attempts, m.Errors)
 			}
 		}

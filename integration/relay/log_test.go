@@ -595,9 +595,9 @@ func TestMistakesOfLogAreReportedTogether(t *testing.T) {
 		"the publisher is nil":                    relay.NewLogForwarder("l", nil, whole),
 		`name ""`:                                 relay.NewLogForwarder("", newShelf(), whole),
 		`Source ""`:                               relay.NewLogForwarder("l", newShelf(), config(func(c *relay.LogConfig) { c.Source = "" })),
-		"it publishes nothing":                    relay.NewLogForwarder("l", newShelf(), config(func(c *relay.LogConfig) { c.Routes = nil })),
+		"Config.Routes is empty":                  relay.NewLogForwarder("l", newShelf(), config(func(c *relay.LogConfig) { c.Routes = nil })),
 		"the destination is empty":                relay.NewLogForwarder("l", newBroker(), whole),
-		"streams that are erased":                 relay.NewLogForwarder("l", newBroker(), whole),
+		"erased streams need a route":             relay.NewLogForwarder("l", newBroker(), whole),
 		"Shards 65: 1 to 64":                      relay.NewLogForwarder("l", newShelf(), config(func(c *relay.LogConfig) { c.Shards = 65 })),
 		"BatchSize 1001: 1 to 1000": relay.NewLogForwarder("l", newShelf(),
 			config(func(c *relay.LogConfig) { c.BatchSize = 1001 })),
@@ -605,7 +605,7 @@ func TestMistakesOfLogAreReportedTogether(t *testing.T) {
 		"AttemptDelay -1ns: 0 or more": relay.NewLogForwarder("l", newShelf(), config(func(c *relay.LogConfig) { c.AttemptDelay = -1 })),
 		"by relay.To, not as a zero": relay.NewLogForwarder("l", newShelf(),
 			config(func(c *relay.LogConfig) { c.Routes = make([]relay.Route, 1) })),
-		`event "order.placed" is not known`: relay.NewLogForwarder("l", newShelf(),
+		`event "order.placed" is unknown`: relay.NewLogForwarder("l", newShelf(),
 			config(func(c *relay.LogConfig) { c.Routes = []relay.Route{relay.To[order]("")} })),
 		`log forwarder "ledger" is given twice`: bank(newShelf()),
 	} {
@@ -635,7 +635,7 @@ func TestALogForwarderThatDoesNotFit(t *testing.T) {
 	testapp.Eventually(t, "all is published", l.done)
 	stop()
 	r := testapp.Must[*relay.Runner](t)(relay.NewRunner(l.DB, l.Registry, relay.RunnerConfig{Log: l.log}, bank(s)))
-	if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "Shards 1: it has 2 already") {
+	if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "Shards 1: the forwarder already has 2") {
 		t.Errorf("other shards: got %v, want an error", err)
 	}
 	older := newLedger(t, testdb.SQLite(t))
@@ -644,7 +644,7 @@ func TestALogForwarderThatDoesNotFit(t *testing.T) {
 	testapp.Eventually(t, "it halts, or is to be tried again", func() bool { return older.stats(r).LastError != "" })
 	if stats := older.stats(r); stats.Halted == 0 {
 		t.Errorf("got %+v, want it halted at once: to try again does not help", stats)
-	} else if !strings.Contains(stats.LastError, "an older one?") {
+	} else if !strings.Contains(stats.LastError, "an older backup?") {
 		t.Errorf("got %q, want that the database may be an older one", stats.LastError)
 	}
 }

@@ -34,13 +34,13 @@ func hostile() map[string]broker.Record {
 		return broker.Record{Destination: "orders", ContentType: "application/cloudevents+json; charset=utf-8", Body: []byte(body)}
 	}
 	return map[string]broker.Record{
-		"no event of CloudEvents":     {Destination: "orders", Body: []byte("hello")},
+		"is not a CloudEvent":         {Destination: "orders", Body: []byte("hello")},
 		"attribute id is missing":     with(func(r *broker.Record) { delete(r.Attributes, "id") }),
 		"attribute source is missing": with(func(r *broker.Record) { delete(r.Attributes, "source") }),
 		`specversion "7"`:             with(func(r *broker.Record) { r.Attributes["specversion"] = "7" }),
 		"is no UTF-8":                 with(func(r *broker.Record) { r.Attributes["subject"] = "\xff" }),
 		"invalid UTF-8":               with(func(r *broker.Record) { r.Body = []byte{0xff, 0xfe, 0x00} }),
-		"it has no data":              with(func(r *broker.Record) { r.Body = nil }),
+		"the event has no data":       with(func(r *broker.Record) { r.Body = nil }),
 		"header ":                     with(func(r *broker.Record) { r.Headers = map[string]string{"h": "\x00\xff"} }),
 		"headers: too large":          with(func(r *broker.Record) { r.Headers = map[string]string{"h": strings.Repeat("x", 9000)} }),
 		"payload \"order.placed\": too large": with(func(r *broker.Record) {
@@ -56,7 +56,7 @@ func hostile() map[string]broker.Record {
 		"both data and data_base64":      structured(`{"specversion":"1.0","id":"1","source":"/","type":"order.placed","data":1,"data_base64":"AA=="}`),
 		"data_base64 is no base64":       structured(`{"specversion":"1.0","id":"1","source":"/","type":"order.placed","data_base64":"*"}`),
 		"a string, a number or a boolea": structured(`{"specversion":"1.0","id":{},"source":"/","type":"order.placed"}`),
-		"and binary mode":                {ContentType: "application/cloudevents+avro", Body: []byte("x")},
+		"or binary mode is allowed":      {ContentType: "application/cloudevents+avro", Body: []byte("x")},
 	}
 }
 

@@ -130,7 +130,7 @@ func TestAnInstanceThatNeedsTheKeyOfANewerSchemaStandsBack(t *testing.T) {
 		record := fare("1", "2", `{"cents":7}`)
 		record.Key = ""
 		q.batches <- []broker.Record{record}
-		testapp.Eventually(t, "it stands back", func() bool { return strings.Contains(older.stats().Paused, `schema 2 of type "fare" is not known`) })
+		testapp.Eventually(t, "it stands back", func() bool { return strings.Contains(older.stats().Paused, `schema 2 of type "fare" is unknown`) })
 		got := make(chan string, 1)
 		newer := receives(t, db, inbox.NewReceiver("from-shop", q, inbox.Accept[fareV2]()),
 			bus.Consume("c", func(ctx context.Context, f fareV2) error {
@@ -172,7 +172,7 @@ func TestReceivedEventsAreUpcast(t *testing.T) {
 		testapp.Eventually(t, "the first is acknowledged", func() bool { return sub.acked.Load() == 1 })
 		b.put(fare("2", "2", `{"cents":2}`), fare("3", "", `{"amount":3}`))
 		testapp.Eventually(t, "the older one stands back", func() bool {
-			return strings.Contains(receiverStats(older, r).Paused, `schema 2 of type "fare" is not known`)
+			return strings.Contains(receiverStats(older, r).Paused, `schema 2 of type "fare" is unknown`)
 		})
 		stop()
 		newer.receives(newerReceiver)

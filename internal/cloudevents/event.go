@@ -152,7 +152,7 @@ func Parse(body []byte) (Event, error) {
 	hasData, hasEncoded = hasData && !bytes.Equal(data, null), hasEncoded && !bytes.Equal(encoded, null)
 	switch {
 	case hasData && hasEncoded:
-		return Event{}, errors.New("it has both data and data_base64: one of them is allowed")
+		return Event{}, errors.New("the event has both data and data_base64: one of them is allowed")
 	case hasEncoded:
 		if json.Unmarshal(encoded, &e.Data) != nil {
 			return Event{}, errors.New("data_base64 is no base64")
@@ -175,7 +175,7 @@ func attributeText(value json.RawMessage) (*string, error) {
 		return nil, nil
 	case '"':
 		if err := json.Unmarshal(value, &text); err != nil {
-			return nil, errors.New("it is no string")
+			return nil, errors.New("the value is not a string")
 		}
 	case '{', '[':
 		return nil, errors.New("a string, a number or a boolean is allowed")

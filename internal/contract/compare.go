@@ -119,8 +119,8 @@ func (c *comparison) consumers() {
 			}
 		}
 		if now.NeedsKey && !before.NeedsKey {
-			c.breaks("let it finish what is stored first, or give the consumer a new name",
-				"consumer %q goes by keys, which messages that are stored do not have: they run in any order", name)
+			c.breaks("let the consumer finish its stored messages first, or give it a new name",
+				"consumer %q uses keys, but stored messages have none and run in any order", name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.now.Consumers)) {
@@ -145,7 +145,7 @@ func (c *comparison) consumerAdds(name string, before, now Consumer) {
 		}
 	}
 	if before.NeedsKey && !now.NeedsKey {
-		c.adds("consumer %q does not go by keys any more", name)
+		c.adds("consumer %q no longer uses keys", name)
 	}
 }
 

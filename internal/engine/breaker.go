@@ -122,7 +122,7 @@ func (b *breaker) reasonLocked() error {
 	if b.last == "" {
 		return errors.New(b.open.String())
 	}
-	return fmt.Errorf("%s; the last error here: %s", b.open, b.last)
+	return fmt.Errorf("%s; last error in this process: %s", b.open, b.last)
 }
 
 // mayProbe lets this process probe in the given opening.

@@ -66,7 +66,7 @@ func (bs *breakerSync) sync(ctx context.Context, all map[string]*breaker) {
 			bs.closed(name)
 		}
 	}
-	rows, err := ask(ctx, bs.outage, "look at breakers", statementTimeout,
+	rows, err := ask(ctx, bs.outage, "read circuit breakers", statementTimeout,
 		func(ctx context.Context) ([]store.Breaker, error) { return bs.store.Flow.Breakers(ctx, bs.db, names) })
 	if err != nil {
 		return
@@ -90,7 +90,7 @@ func (bs *breakerSync) apply(ctx context.Context, b *breaker, row store.Breaker)
 	switch after := isOpen(); {
 	case after && !before:
 		open := flow.NewOpenBreaker(row)
-		bs.config.Logger.Warn("circuit breaker opened: messages wait, and one at a time is tried",
+		bs.config.Logger.Warn("circuit breaker opened, one message at a time probes",
 			"consumer", row.Name, "failed", open.Failed, "runs", open.Runs, "next_probe_at", open.NextProbeAt)
 		bs.reports.Soon()
 	case before && !after:

@@ -69,8 +69,8 @@ var errFenced error = &bus.OutcomeError{Outcome: bus.Released, Err: bus.ErrLease
 // errHidden is the consumer's doing: the transaction holds the row lock, so no other one removed the
 // message. It is permanent for a message that runs alone: each attempt would end like this, and might
 // write again what the consumer has committed in SQL.
-var errHidden = errors.New("the message is not to be found any more, be it that the consumer has removed it, has ended the transaction, " +
-	"has changed to another database, or that row-level security hides it")
+var errHidden = errors.New("the message is gone: the consumer removed it, ended the transaction or changed to another database, " +
+	"or row-level security hides it")
 
 const statementTimeout = 5 * time.Second
 

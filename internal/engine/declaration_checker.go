@@ -59,7 +59,7 @@ func (dc *declarationChecker) report(ctx context.Context) {
 
 func (dc *declarationChecker) warn(s store.Unhandled) {
 	if _, before := dc.warned.LoadOrStore(s, true); !before && !dc.declared(s) {
-		dc.config.Logger.Warn("messages wait that no consumer registered here takes", "consumer", s.ConsumerType, "payload_type", s.PayloadType)
+		dc.config.Logger.Warn("pending messages have no consumer registered here", "consumer", s.ConsumerType, "payload_type", s.PayloadType)
 	}
 }
 
@@ -91,7 +91,7 @@ consumers:
 			}
 		}
 		if _, before := dc.undeclared.LoadOrStore([2]string{c.Name(), m.PayloadType}, true); !before {
-			dc.config.Logger.Warn("a producer writes messages that this consumer does not get: declare it there, with bus.Declare",
+			dc.config.Logger.Warn("producer writes no messages for this consumer, add bus.Declare to the producer's program",
 				"consumer", c.Name(), "payload_type", m.PayloadType)
 		}
 	}
@@ -104,7 +104,7 @@ func (dc *declarationChecker) checkOrder(t *task) {
 	}
 	dc.counters.unordered.Add(1)
 	if _, before := dc.warned.LoadOrStore(t.consumer.Name(), true); !before {
-		dc.config.Logger.Warn("messages of an ordered consumer have no key and run in any order: "+
-			"a program that produces them declares the consumer without Ordered", "consumer", t.consumer.Name())
+		dc.config.Logger.Warn("messages of an ordered consumer have no key and run in any order, "+
+			"declare the consumer with Ordered where they are produced", "consumer", t.consumer.Name())
 	}
 }

@@ -113,7 +113,7 @@ func (e *executor) runChain(t *task) {
 }
 
 // errNotWaited is for middleware that calls next concurrently or after it returned.
-var errNotWaited = errors.New("outbox: a layer of the consume chain must wait for the one below")
+var errNotWaited = errors.New("outbox: a layer of the consume chain must wait until next has returned")
 
 // consume is the end of the chain.
 func (t *task) consume(ctx context.Context, m *bus.Message) error {

@@ -18,7 +18,7 @@ func (e *executor) expired(m *bus.Message) error {
 	if !now.After(by) {
 		return nil
 	}
-	err := fmt.Errorf("%w: it was to start by %s, %s ago", bus.ErrExpired, by.Format(time.RFC3339Nano), flow.Rounded(now.Sub(by)))
+	err := fmt.Errorf("%w: the deadline %s passed %s ago", bus.ErrExpired, by.Format(time.RFC3339Nano), flow.Rounded(now.Sub(by)))
 	if late == bus.Poisoned.String() {
 		return &bus.OutcomeError{Outcome: bus.Condemned, Reason: flow.DeadlinePassed, Err: err}
 	}

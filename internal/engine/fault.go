@@ -122,7 +122,7 @@ func (u *uncountedRuns) outcome(t *task, f *fault) error {
 	n := counts.add(t.row.ID)
 	if n >= maxUncounted && f.of != unstarted {
 		u.failed.forget(t.row.ID)
-		return fmt.Errorf("outbox: the %dth run in a row that was not to count: %w", n, f.err)
+		return fmt.Errorf("outbox: %d uncounted runs in a row, the last counts as an attempt: %w", n, f.err)
 	}
 	u.total.Add(1)
 	return &bus.OutcomeError{Outcome: bus.Snoozed, Delay: uncountedDelay(n), Err: fmt.Errorf("%w: %w", bus.ErrNotCounted, f.err)}

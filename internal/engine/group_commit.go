@@ -113,7 +113,7 @@ func (g *group) tooLate(m *member) bool {
 		err = bus.ErrLeaseLost
 	}
 	if waited := time.Since(m.since); err == nil && waited > m.task.consumer.settings.Timeout/2 {
-		err = fmt.Errorf("the others of the group took %s", waited.Round(time.Millisecond))
+		err = fmt.Errorf("the other messages of the group took %s", waited.Round(time.Millisecond))
 	}
 	switch {
 	case m.task.stopped.Load():
@@ -123,7 +123,7 @@ func (g *group) tooLate(m *member) bool {
 	case err == bus.ErrStopping, err == bus.ErrLeaseLost:
 		m.outcome <- &bus.OutcomeError{Outcome: bus.Released, Err: err}
 	default:
-		g.unstarted([]*member{m}, fmt.Errorf("wait for the others of the group: %w", err))
+		g.unstarted([]*member{m}, fmt.Errorf("wait for the other messages of the group: %w", err))
 	}
 	return true
 }
@@ -247,4 +247,4 @@ func (s *sharedTx) undo(failure error) bool {
 }
 
 // errNeighbour is why a message of a group runs again although it did not fail.
-var errNeighbour = errors.New("outbox: another message of the group was abandoned in their transaction")
+var errNeighbour = errors.New("outbox: another message of the group was abandoned in the shared transaction")

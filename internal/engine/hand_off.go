@@ -114,7 +114,7 @@ func (ho *handOffs) failed(err error, now time.Time) {
 	ho.mu.Lock()
 	defer ho.mu.Unlock()
 	ho.resume = now.Add(handOffRest)
-	ho.config.Logger.Debug("messages are not handed off for a while", "error", err)
+	ho.config.Logger.Debug("hand-off paused", "error", err)
 }
 
 // receive has producers hand messages off until stop is called. The channel that stop returns is

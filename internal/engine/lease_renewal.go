@@ -114,7 +114,7 @@ func (rn *renewer) releaseUnknown(ctx context.Context, conn *renewalConn, seen m
 	for _, id := range again {
 		delete(seen, id)
 	}
-	rn.config.Logger.Warn("gave back claims whose commit was never confirmed", "claims", len(again))
+	rn.config.Logger.Warn("released claims whose commit was never confirmed", "claims", len(again))
 }
 
 // releaseRest releases claims left after settling: of runs that hang in a middleware, and of

@@ -61,7 +61,7 @@ func checkLimits(consumers []consumer) (errs []error) {
 	for _, c := range consumers {
 		name, n := flow.LimitOf(c.Consumer, c.settings)
 		if other, ok := numbers[name]; ok && n > 0 && other.settings.GlobalConcurrency != n {
-			errs = append(errs, fmt.Errorf("outbox: consumer %q: the limit %q is %d, and %d for consumer %q: one number is allowed",
+			errs = append(errs, fmt.Errorf("outbox: consumer %q: SharedConcurrency %q is %d, but %d for consumer %q: the same number is needed",
 				c.Name(), c.settings.SharedConcurrency, n, other.settings.GlobalConcurrency, other.Name()))
 		}
 		if n > 0 {

@@ -75,8 +75,8 @@ func (p *poller) poll(ctx context.Context) (ok bool) {
 	p.retry.Reset()
 	if p.store.Unprepared() && !p.unpreparedLogged {
 		p.unpreparedLogged = true
-		p.config.Logger.Info("statements are sent as text: a connection lost those that were prepared, " +
-			"as behind a connection pooler or after DISCARD ALL")
+		p.config.Logger.Info("a connection lost its prepared statements, statements are now sent as text: " +
+			"a connection pooler or DISCARD ALL is the usual cause")
 	}
 	if p.stopper.look(ctx) {
 		p.alarm.By(now.Add(stopInterval))

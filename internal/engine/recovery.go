@@ -61,7 +61,7 @@ func (rc *recoverer) recoverClaims(ctx context.Context) {
 // reportKillers logs the n messages last poisoned because processes were lost while running them.
 func (rc *recoverer) reportKillers(ctx context.Context, n int) {
 	killers := store.PoisonFilter{Error: store.CrashReason(maxCrashes)}
-	found, _ := ask(ctx, rc.outage, "look for what was poisoned", statementTimeout, func(ctx context.Context) ([]store.Poisoned, error) {
+	found, _ := ask(ctx, rc.outage, "read poisoned messages", statementTimeout, func(ctx context.Context) ([]store.Poisoned, error) {
 		return rc.store.Poison.List(ctx, rc.db, killers, n)
 	})
 	for _, m := range found {

@@ -9,7 +9,7 @@ import (
 
 // errBehind releases a message that comes behind one of its key that is not done.
 var errBehind error = &bus.OutcomeError{
-	Outcome: bus.Released, Err: errors.New("outbox: the message before it, of the same key, is not done"),
+	Outcome: bus.Released, Err: errors.New("outbox: an earlier message of the same key is not done"),
 }
 
 // behind returns the outcome error of a message that comes behind one that is not done.

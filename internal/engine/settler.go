@@ -21,8 +21,8 @@ const (
 )
 
 // errLocked is returned if a stop would have had to wait for other transactions.
-var errLocked = errors.New("outbox: settle: some outcomes were not written, " +
-	"since other transactions keep their messages locked, or the database did not take them")
+var errLocked = errors.New("outbox: settle: some outcomes were not written: " +
+	"other transactions have locked their messages, or the database did not accept the outcomes")
 
 // settler writes the results of the ledger to the database.
 type settler struct {
@@ -247,7 +247,7 @@ func (s *settlement) putAside(results []store.Result, err error) {
 // settleBare writes the outcome without its texts and what it keeps, the only parts that a database
 // can refuse. If even that fails, the result is put aside.
 func (s *settlement) settleBare(ctx context.Context, result store.Result, cause error) error {
-	s.settler.config.Logger.Error("outcome refused by the database, written without its error text and without what it keeps",
+	s.settler.config.Logger.Error("outcome refused by the database, written without its error text and the kept message",
 		"row", result.Message, "error", errorlog.Text(cause))
 	result.Errors, result.Reason, result.Kept = "", "see the log", nil
 	bare := []store.Result{result}

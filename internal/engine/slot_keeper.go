@@ -58,7 +58,7 @@ func (sk *slotKeeper) share(ctx context.Context) {
 	if len(names) == 0 {
 		return
 	}
-	wanted, err := ask(ctx, sk.outage, "look who waits for slots", statementTimeout, func(ctx context.Context) ([]string, error) {
+	wanted, err := ask(ctx, sk.outage, "read requests for slots", statementTimeout, func(ctx context.Context) ([]string, error) {
 		return sk.store.Flow.SlotsWanted(ctx, sk.db, sk.owner, names)
 	})
 	if err == nil && len(wanted) > 0 {

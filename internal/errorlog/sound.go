@@ -10,7 +10,7 @@ type unsoundError struct{ of string }
 
 // Error implements error.
 func (e *unsoundError) Error() string {
-	return "bus: an error of type " + e.of + " panics when it is asked: is it a nil pointer?"
+	return "bus: an error of type " + e.of + " has a method that panics: is it a nil pointer?"
 }
 
 var errNone = errors.New("bus: no error given")

@@ -35,6 +35,6 @@ func CheckDeadline(m *bus.Message, now time.Time) error {
 	if !ok || !at.After(by) {
 		return nil
 	}
-	return fmt.Errorf("payload %q: %w: available at %s, which is after it is to be delivered by, %s",
+	return fmt.Errorf("payload %q: %w: available at %s, after its DeliverBy %s",
 		m.PayloadType, bus.ErrInvalidOption, at.UTC().Format(time.RFC3339Nano), by.Format(time.RFC3339Nano))
 }

@@ -130,7 +130,7 @@ func (l *Log) begin(ctx context.Context, name string) (entry Entry, done bool, e
 		}
 	}
 	if l.begun[name] {
-		return entry, false, errors.New("it has begun in this attempt already: a name is for one step of a message")
+		return entry, false, errors.New("the step has already begun in this attempt: each step of a message needs its own name")
 	}
 	entry, done = l.stored[name]
 	if !done && len(l.stored) >= Most {

@@ -98,7 +98,7 @@ func (s *InboxStore) Waiting(ctx context.Context, db bun.IDB, consumers []string
 		}
 		more, err := read[int](ctx, s.tables, db, countWaiting, consumer, consumer, limit-n)
 		if err != nil {
-			return 0, fmt.Errorf("count what waits: %w", err)
+			return 0, fmt.Errorf("count waiting messages: %w", err)
 		}
 		n += more
 	}

@@ -78,7 +78,7 @@ func (s *SchemaStore) Migrate(ctx context.Context, db *bun.DB) error {
 type foreignError struct{ table, column string }
 
 func (e *foreignError) Error() string {
-	return fmt.Sprintf("table %s exists and is not this library's, it has no column %s: set Tables.Prefix to something else, or rename it",
+	return fmt.Sprintf("table %s exists without column %s, so it is not this library's: set another Tables.Prefix, or rename the table",
 		e.table, e.column)
 }
 
@@ -122,11 +122,11 @@ func (s *SchemaStore) checkTables(ctx context.Context, db bun.IDB, all bool) err
 		case dberr.IsMissingTable(err) && !all:
 		case dberr.IsMissingTable(err):
 			return fmt.Errorf(
-				"%w: table %s is not there, though %s says so", dberr.ErrSchema, s.names.Said(t.name),
+				"%w: table %s is missing, although the version in %s requires it", dberr.ErrSchema, s.names.Said(t.name),
 				s.names.Said("asyncmonolith_migrations"),
 			)
 		case err != nil:
-			return fmt.Errorf("look at table %s: %w", s.names.Said(t.name), err)
+			return fmt.Errorf("check table %s: %w", s.names.Said(t.name), err)
 		}
 	}
 	return nil

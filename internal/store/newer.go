@@ -11,7 +11,7 @@ import (
 // ErrNewer is returned for JSON with a field that this version does not know. A newer version of the
 // library has written it, and its processes are to act on it: to ignore the field would lose what it
 // says.
-var ErrNewer = errors.New("a newer version of the library has written it")
+var ErrNewer = errors.New("written by a newer version of the library")
 
 // UnmarshalKnown is json.Unmarshal, except that a field that is not known is [ErrNewer].
 func UnmarshalKnown(text []byte, value any) error {

@@ -87,7 +87,7 @@ func (s *PendingStore) lockGatesOf(ctx context.Context, tx bun.Tx, callers bool,
 	}
 	if callers {
 		return fmt.Errorf(
-			"%w: messages with keys are not changed in a transaction of the caller's, which would hold up their consumers: pass the *bun.DB",
+			"%w: changing messages with keys in the caller's transaction would block their consumers: pass the *bun.DB",
 			bus.ErrInvalidOption,
 		)
 	}

@@ -22,8 +22,8 @@ func refused(s dialect.Server, untested bool) error {
 		return nil
 	case s.Why == "":
 		return fmt.Errorf(
-			"%w: %s, whose version() is %q, is untested: a processor runs on it with outbox.ProcessorConfig.AllowUntestedServer, and there "+
-				"is no event log",
+			"%w: %s, whose version() is %q, is untested: set outbox.ProcessorConfig.AllowUntestedServer to run a processor on it; the event log "+
+				"is not available",
 			dberr.ErrServer, s.Name, s.Said,
 		)
 	}

@@ -13,7 +13,7 @@ func Handle(db bun.IDB) (handle bun.IDB, err error) {
 	if db == nil {
 		return nil, errors.New("the database handle is nil")
 	}
-	err = errors.New("the database handle is empty: bun.NewDB makes one")
+	err = errors.New("the database handle is a zero value: make one with bun.NewDB")
 	defer func() { _ = recover() }() // out of a handle that has no database
 	switch h := db.(type) {
 	case *bun.DB:
@@ -30,7 +30,7 @@ func Handle(db bun.IDB) (handle bun.IDB, err error) {
 }
 
 // ErrNotInTx is outbox.ErrNotInTx.
-var ErrNotInTx = errors.New("the context belongs to a transaction of the library: use that transaction, or a context from outside")
+var ErrNotInTx = errors.New("the context belongs to a transaction of the library: pass that transaction, or use a context from outside it")
 
 type withinKey struct{}
 

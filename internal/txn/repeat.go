@@ -24,14 +24,14 @@ func repeatInTurn(ctx context.Context, db bun.IDB, fn func(tx bun.Tx) error) (er
 	conn, own := db.(bun.Conn)
 	if pool, ok := db.(*bun.DB); ok {
 		if conn, err = pool.Conn(ctx); err != nil {
-			return fmt.Errorf("connection for another try: %w", err)
+			return fmt.Errorf("get a connection to repeat the transaction: %w", err)
 		}
 		defer conn.Close()
 	} else if !own { // a type of the caller's, about which nothing is known
 		return repeat(ctx, db, turnTries, fn)
 	}
 	if _, err := conn.NewRaw(`DO GET_LOCK(` + turn + `, 1)`).Exec(ctx); err != nil {
-		return fmt.Errorf("turn for another try: %w", err)
+		return fmt.Errorf("wait to repeat the transaction: %w", err)
 	}
 	defer func() { // a connection that does not answer in time is closed, which ends the turn, too
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

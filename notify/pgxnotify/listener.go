@@ -15,7 +15,7 @@ import (
 // as pgbouncer. In transaction mode a pooler accepts LISTEN, but delivers notifications to any
 // client or to none. Give the listener the address of the server itself, with [New]; the
 // application may use the pooler.
-var ErrPooler = errors.New("pgxnotify: a connection pooler is in between: LISTEN needs a direct connection to the server")
+var ErrPooler = errors.New("pgxnotify: the connection goes through a pooler: LISTEN needs a direct connection to the server")
 
 // closeTimeout limits the time to close the connection.
 const closeTimeout = time.Second
@@ -59,7 +59,7 @@ func configOf(ctx context.Context, db *sql.DB) (config *pgx.ConnConfig, err erro
 			case interface{ Raw() driver.Conn }: // instrumentation, such as otelsql's
 				c = layer.Raw()
 			default:
-				return fmt.Errorf("the driver's connection is a %T: that of pgx/v5/stdlib is needed", c)
+				return fmt.Errorf("the driver's connection is a %T: a connection of pgx/v5/stdlib is needed", c)
 			}
 		}
 	})

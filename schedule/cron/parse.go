@@ -39,7 +39,7 @@ func Parse(expr string) (Expression, error) {
 	case strings.HasPrefix(text, "@"):
 		return parseMacro(expr, fields)
 	case zone && (prefix == "TZ" || prefix == "CRON_TZ"):
-		return refused(expr, "an expression without "+prefix+"= (pass the zone beside it)")
+		return refused(expr, "an expression without "+prefix+"= (pass the time zone separately)")
 	case len(fields) == 5:
 		return parseFields(expr, append([]string{"0"}, fields...))
 	case len(fields) == 6:

@@ -265,7 +265,7 @@ func TestAQueueWithoutLeaderIsNoMissingDestination(t *testing.T) {
 				switch {
 				case err == nil && killed.Load():
 					published++
-				case err != nil && strings.Contains(err.Error(), "rejects it"):
+				case err != nil && strings.Contains(err.Error(), "rejected the record"):
 					rejected.Store(true)
 				}
 				if time.Now().After(within) {
@@ -314,7 +314,7 @@ func TestAQueueWithoutMajorityIsNoMissingDestination(t *testing.T) {
 			t.Errorf("a queue without majority: got %v, want ErrUnavailable", err)
 			break
 		}
-		if strings.Contains(err.Error(), "so no leader") {
+		if strings.Contains(err.Error(), "so it has no leader") {
 			rejected++
 		}
 		<-time.After(100 * time.Millisecond)
@@ -375,7 +375,7 @@ func TestNothingOvertakesWhatIsRejected(t *testing.T) {
 			records = append(records, broker.Record{Destination: queue, ID: strconv.Itoa(i), Body: []byte("{}")})
 		}
 		there, err := publisher.PublishInOrder(ctx, records)
-		if err != nil && !strings.Contains(err.Error(), "rejects it") {
+		if err != nil && !strings.Contains(err.Error(), "rejected the record") {
 			t.Fatal(err)
 		}
 		if err != nil {

@@ -125,7 +125,7 @@ func (m *database) SaveSchedule(ctx context.Context, db bun.IDB, columns []any) 
 // repeatable read.
 func (m *database) LockPending(ctx context.Context, tx bun.Tx, callers bool, ids []int64) (locked []int64, err error) {
 	if callers {
-		return nil, fmt.Errorf("%w: a transaction of the caller's, which on MariaDB might not see the newest claims: pass the *bun.DB",
+		return nil, fmt.Errorf("%w: on MariaDB, the caller's transaction might not see the newest claims: pass the *bun.DB",
 			bus.ErrInvalidOption)
 	}
 	var free []int64 // claimed messages are not locked at all: their claims could not be settled

@@ -133,12 +133,12 @@ func (m *database) InsertKeyed(ctx context.Context, db bun.IDB, rows []dialect.N
 // Supersedes returns an error. A removal locks the message first and then its insert id; a
 // replacement would lock them the other way round, in a transaction of the caller's.
 func (m *database) Supersedes() error {
-	return fmt.Errorf("to replace pending messages, or keep insert ids taken, needs PostgreSQL or SQLite: %w", errors.ErrUnsupported)
+	return fmt.Errorf("Replace, Debounce and UniqueFor need PostgreSQL or SQLite: %w", errors.ErrUnsupported)
 }
 
 // AnyOrder returns an error: places in a lane are ids here.
 func (m *database) AnyOrder() error {
-	return fmt.Errorf("so many of a key at once, a share for each, and rates of keys need PostgreSQL or SQLite: %w", errors.ErrUnsupported)
+	return fmt.Errorf("KeyConcurrency, Fair and KeyRateLimit need PostgreSQL or SQLite: %w", errors.ErrUnsupported)
 }
 
 // Priorities returns an error: the index of messages has no part for them.

@@ -80,7 +80,7 @@ func (m *database) Check(ctx context.Context, db bun.IDB) (dialect.Settings, err
 
 const (
 	noBackslashes  = "NO_BACKSLASH_ESCAPES"
-	errBackslashes = "sql_mode has " + noBackslashes + ": bun escapes with backslashes, so text could end its literal: take it out"
+	errBackslashes = "sql_mode has " + noBackslashes + ": bun escapes with backslashes, so text could end its literal: remove the mode"
 )
 
 func (m *database) Literals(ctx context.Context, db bun.IDB) error {
@@ -111,21 +111,22 @@ func settingMistakes(set map[string]string) (mistakes []error) {
 	mistake(!knows(set["version"]), "version %s: MariaDB 10.6 or newer is needed, for SKIP LOCKED and JSON_TABLE (or MySQL 8)", set["version"])
 	mistake(has("sql_mode", noBackslashes), errBackslashes)
 	mistake(!has("sql_mode", "STRICT_TRANS_TABLES") && !has("sql_mode", "STRICT_ALL_TABLES"),
-		"sql_mode %q: STRICT_TRANS_TABLES is needed, or text that does not fit is cut in silence", set["sql_mode"])
+		"sql_mode %q: STRICT_TRANS_TABLES is needed, or text that does not fit is silently truncated", set["sql_mode"])
 	mistake(has("read_only", "ON") || has("read_only", "1"), "the database is read-only: connect to the primary")
 	mistake(has("wsrep_on", "ON"),
 		"the server is part of a Galera cluster, whose nodes do not see each other's row locks: use a single server")
 	mistake(has("log_bin", "ON") && has("binlog_format", "STATEMENT"),
 		"binlog_format STATEMENT: SKIP LOCKED and READ COMMITTED need ROW or MIXED")
 	mistake(has("sql_mode", "EMPTY_STRING_IS_NULL"),
-		"sql_mode has EMPTY_STRING_IS_NULL: empty text would not come back as it was sent: take it out")
+		"sql_mode has EMPTY_STRING_IS_NULL: empty text would be stored as NULL: remove the mode")
 	for _, name := range []string{"character_set_client", "character_set_connection", "character_set_results"} {
 		mistake(!has(name, "UTF8MB4"), "%s %q: utf8mb4 is needed: leave the driver's default, or set charset=utf8mb4", name, set[name])
 	}
 	mistake(!has("autocommit", "ON") && !has("autocommit", "1"), "autocommit is off: statements outside of transactions need it")
 	mistake(!has("completion_type", "NO_CHAIN"),
-		"completion_type %s: NO_CHAIN is needed, or what follows a commit is in a transaction that was not begun", set["completion_type"])
-	mistake(has("sql_safe_updates", "ON"), "sql_safe_updates is on: the server would refuse to remove messages by a list: set it to 0")
+		"completion_type %s: NO_CHAIN is needed, or a commit could begin another transaction", set["completion_type"])
+	mistake(has("sql_safe_updates", "ON"),
+		"sql_safe_updates is on: the server would refuse to delete messages by a list of ids: set sql_safe_updates to 0")
 	mistake(!has("foreign_key_checks", "ON") && !has("foreign_key_checks", "1"),
 		"foreign_key_checks is off: an insert id would stay pending without its message: leave the server's default")
 	packet, err := strconv.ParseInt(set["max_allowed_packet"], 10, 64)

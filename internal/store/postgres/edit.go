@@ -31,7 +31,7 @@ func (p *database) LockPending(ctx context.Context, tx bun.Tx, callers bool, ids
 	for i, row := range rows {
 		if row.Isolation != "read committed" {
 			return nil, fmt.Errorf(
-				"%w: the transaction is %s, and would not see the newest claims: read committed is allowed", bus.ErrInvalidOption,
+				"%w: isolation level %s would not see the newest claims: read committed is allowed", bus.ErrInvalidOption,
 				row.Isolation,
 			)
 		}

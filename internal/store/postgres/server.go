@@ -44,7 +44,7 @@ const (
 	dsqlMark    = "sys.iam_pg_role_mappings"
 	spannerMark = "spanner_sys."
 
-	whyCockroach = "it does not write a table twice in one statement (0A000), as settling does: use PostgreSQL"
+	whyCockroach = "it cannot write a table twice in one statement (0A000), which settling needs: use PostgreSQL"
 	whyDSQL      = "it has no savepoints, no sequences and no READ COMMITTED: use PostgreSQL"
 	whySpanner   = "it has no savepoints, no partial indexes and no SKIP LOCKED: use PostgreSQL"
 )
@@ -92,8 +92,8 @@ func (p *database) undistributed(ctx context.Context, db bun.IDB, server dialect
 		return dialect.Server{}, err
 	}
 	if len(tables) > 0 {
-		server.Name, server.Why = "Citus", "claims lock rows of several shards, which it does not: leave the library's tables "+
-			"undistributed, these are not: "+strings.Join(
+		server.Name, server.Why = "Citus", "it cannot lock rows of several shards, which claims need: leave the library's tables "+
+			"undistributed; distributed are: "+strings.Join(
 			tables, ", ",
 		)
 	}

@@ -94,7 +94,7 @@ const neededSQL = `SELECT 'standby' AS name, pg_is_in_recovery()::text AS settin
 
 // settingMistakes returns errors for settings under which the library cannot keep its promises.
 func settingMistakes(set map[string]string) (mistakes []error) {
-	const where = "set it back for the server, the database, the role or the DSN, wherever it was changed"
+	const where = "reset it where it was changed: in the server, the database, the role or the DSN"
 	if value := set[literals]; value != "on" {
 		mistakes = append(mistakes, literalsMistake(value))
 	}
@@ -106,7 +106,7 @@ func settingMistakes(set map[string]string) (mistakes []error) {
 			mistakes = append(
 				mistakes,
 				fmt.Errorf(
-					"%s off with jit on: PostgreSQL would compile the statements that look for messages, for seconds: %s, or set jit to off",
+					"%s off with jit on: PostgreSQL would spend seconds compiling the statements that find messages: %s, or set jit to off",
 					name, where,
 				),
 			)
@@ -114,8 +114,8 @@ func settingMistakes(set map[string]string) (mistakes []error) {
 	}
 	const least = 1000 // the default is 100,000
 	if cost, err := strconv.ParseFloat(set["jit_above_cost"], 64); set["jit"] == "on" && err == nil && cost >= 0 && cost < least {
-		mistakes = append(mistakes, fmt.Errorf("jit_above_cost %s with jit on: at least %d is allowed, or PostgreSQL would compile the "+
-			"statements that look for messages, for seconds: %s, or set jit to off", set["jit_above_cost"], least, where))
+		mistakes = append(mistakes, fmt.Errorf("jit_above_cost %s with jit on: at least %d is allowed, or PostgreSQL would spend seconds "+
+			"compiling the statements that find messages: %s, or set jit to off", set["jit_above_cost"], least, where))
 	}
 	return mistakes
 }
@@ -135,8 +135,8 @@ func (p *database) Literals(ctx context.Context, db bun.IDB) error {
 
 func literalsMistake(setting string) error {
 	return fmt.Errorf(
-		literals+" %s: on is needed, or text with a backslash could end its literal: set it back for the server, the database, the role "+
-			"or the DSN, wherever it was changed",
+		literals+" %s: on is needed, or text with a backslash could end its literal: reset it where it was changed: in the server, "+
+			"the database, the role or the DSN",
 		setting,
 	)
 }

@@ -100,7 +100,7 @@ func sharedMemory(ctx context.Context, db *bun.DB) error {
 		empty[i] = version == 0
 	}
 	if empty[0] != empty[1] {
-		return errors.New("a database in memory that is not shared: every connection has one of its own: use a file, or vfs=memdb")
+		return errors.New("the database is in memory and not shared, so every connection has its own: use a file, or vfs=memdb")
 	}
 	return nil
 }
