@@ -51,7 +51,7 @@ func ExampleNewForwarder_mistakes() {
 	// bus: consumer "to-broker": no payload type is given
 	// bus: consumer "to-broker": relay: the publisher is nil
 	// bus: consumer "to-broker": relay: Config.Source "": a URI reference is allowed
-	// bus: consumer "to-broker": relay: Config.Routes: it publishes nothing: give it a relay.To
+	// bus: consumer "to-broker": relay: Config.Routes is empty: add a relay.To
 }
 
 // A log forwarder keeps the order of the event log.

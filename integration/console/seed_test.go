@@ -174,9 +174,9 @@ func (s seeder) errors(n, attempts int) string {
 }
 
 // messageID is that of the nth message. Three in a row are of one payload.
-func messageID(n int) string {
+func (s seeder) messageID(n int) string {
 	id := uuid.UUID{6: 0x70, 8: 0x80}
-	ms := time.Now().UnixMilli()
+	ms := s.now.UnixMilli()
 	for i := range 6 {
 		id[i] = byte(ms >> (8 * (5 - i)))
 	}
@@ -202,7 +202,7 @@ func (s seeder) pending() {
 					crashes = 1
 				}
 			}
-			return []any{messageID(i), s.consumer(i), s.text("payload-type", i%s.consumers), s.payload(i), s.headers(i), insertID,
+			return []any{s.messageID(i), s.consumer(i), s.text("payload-type", i%s.consumers), s.payload(i), s.headers(i), insertID,
 				s.ago(time.Hour + time.Duration(i)*time.Second), s.ago(due), attempts, crashes, errs}
 		})
 	if s.db.Dialect().Name() == dialect.MySQL { // has a table of its own for those
@@ -227,7 +227,7 @@ func (s seeder) poisoned() {
 			if group == 0 {
 				kind = nil
 			}
-			return []any{first + i, messageID(i), s.consumer(group), s.text("payload-type", group%s.consumers), s.payload(i), s.headers(i),
+			return []any{first + i, s.messageID(i), s.consumer(group), s.text("payload-type", group%s.consumers), s.payload(i), s.headers(i),
 				s.ago(2 * time.Hour), s.ago(2 * time.Hour), 5, 0, s.errors(group, 5),
 				s.ago(time.Duration(s.groups*s.grouped-i) * time.Second), "attempt 5 of 5 failed: " + s.text("error", group), kind}
 		})
@@ -247,7 +247,7 @@ func (s seeder) consumed() {
 			reason, key = s.text("error", i)+" with "+secret, cut(s.text("key", i), 190)
 		}
 		finished := time.Duration(i) * time.Minute
-		return []any{first + i, messageID(i), s.consumer(i), s.text("payload-type", i%s.consumers), payload, s.headers(i), key, false,
+		return []any{first + i, s.messageID(i), s.consumer(i), s.text("payload-type", i%s.consumers), payload, s.headers(i), key, false,
 			s.ago(finished + time.Hour), 1 + i%3, outcome, reason, cut(s.text("v1.8", i%2), 250), s.ago(finished + time.Second), 840_000,
 			s.ago(finished), s.ago(finished - 7*24*time.Hour)}
 	})
@@ -373,7 +373,7 @@ func (s seeder) projections() {
 		s.exec("UPDATE event_head SET position = 50")
 	}
 	s.insert("events", name, 50, func(i int) []any {
-		return []any{i + 1, messageID(i), s.text("stream", i), 1, "stream", 0, s.text("payload-type", i%s.consumers), 1,
+		return []any{i + 1, s.messageID(i), s.text("stream", i), 1, "stream", 0, s.text("payload-type", i%s.consumers), 1,
 			`{"secret": "` + secret + `"}`, nil, s.ago(time.Hour)}
 	})
 	s.insert("event_subscriptions", "name, version, shard, shards, filter, position, status, attempts, next_at, last_error, moved_at",
