@@ -105,7 +105,8 @@ func TestNewerSchemaIsLeftToNewerProcesses(t *testing.T) {
 		m := &bus.Message{PayloadType: "priced", Schema: 4, Consumer: "c", CreatedAt: time.Now().Add(-age)}
 		err := c.Consume(bus.ContextWithMessage(t.Context(), m), bus.JSON{}, []byte(`{"cents":7}`))
 		v := bus.OutcomeOf(err)
-		if v.Outcome != bus.Snoozed || v.Delay.Round(time.Second) != want || !strings.Contains(v.Error(), "schema 4 is unknown, 1 to 3 are known") {
+		if v.Outcome != bus.Snoozed || v.Delay.Round(time.Second) != want ||
+			!strings.Contains(v.Error(), "schema 4 is unknown, 1 to 3 are known") {
 			t.Errorf("%s old: got %v for %s (%v), want snoozed for %s", age, v.Outcome, v.Delay, err, want)
 		}
 	}

@@ -333,7 +333,8 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		})
 	}
 	wantFailure(t, func(t testing.TB) { bustest.NewKit(t, db, fine).Produce(OrderCharged{"1"}) },
-		`bustest: Produce: outbox: produce: payload "order.charged" (bustest_test.OrderCharged): no consumer is registered: register a consumer, or bus.Declare another program's`)
+		`bustest: Produce: outbox: produce: payload "order.charged" (bustest_test.OrderCharged): `+
+			`no consumer is registered: register a consumer, or bus.Declare another program's`)
 }
 
 func TestAKitWithoutConsumersIsIdle(t *testing.T) {

@@ -36,13 +36,14 @@ func TestAnOperationIsStartedWithoutARunner(t *testing.T) {
 	each(t, func(s site) {
 		a := filled(s)
 		start := []string{"requeue", "--consumer", "mail", "--undo-window", "0", "--yes", "--reason", "fixed"}
-		const nobody = "No live process runs operations: start one, or use asyncmonolith operations run "
+		const noRunner = "No live process runs operations: start one, or use asyncmonolith operations run "
 		got := s.must(0, start...)
 		id := s.idOf(a, "SELECT MAX(id) FROM message_operations")
-		if !got.says(nobody+id+".") || got.says("A process that runs") {
-			s.Errorf("got %+v, want that nobody carries it out", got)
+		if !got.says(noRunner+id+".") || got.says("A process that runs") {
+			s.Errorf("got %+v, want that no process runs it", got)
 		}
-		if got = s.must(0, append(start, "--json")...); !strings.Contains(got.err, nobody+id) || strings.Contains(got.out, "No live") {
+		got = s.must(0, append(start, "--json")...)
+		if !strings.Contains(got.err, noRunner+id) || strings.Contains(got.out, "No live") {
 			s.Errorf("JSON: got %+v, want it on stderr", got)
 		}
 		a.Exec("UPDATE message_operations SET starts_at = "+testapp.In(s.db, -11e9)+" WHERE id = ?", id)
@@ -52,12 +53,14 @@ func TestAnOperationIsStartedWithoutARunner(t *testing.T) {
 				s.Errorf("%s: got %+v, want that it stands still", command, got)
 			}
 		}
-		s.watched(id, nobody+id)
+		s.watched(id, noRunner+id)
 		s.alive(a, "operations")
-		if got = s.must(0, start...); !got.says("A process that runs operations runs it.") || got.says(nobody) {
-			s.Errorf("got %+v, want that a process carries it out", got)
+		got = s.must(0, start...)
+		if !got.says("A process that runs operations runs it.") || got.says(noRunner) {
+			s.Errorf("got %+v, want that a process runs it", got)
 		}
-		if got = s.must(6, "status", "--check"); got.says("operation " + id) {
+		got = s.must(6, "status", "--check")
+		if got.says("operation " + id) {
 			s.Errorf("got %+v, want patience with the process that lives", got)
 		}
 	})

@@ -64,7 +64,8 @@ func TestTrouble(t *testing.T) {
 		s.with(func(u *url.URL) { u.Host, u.RawQuery, u.User = "127.0.0.1:1", "", url.UserPassword("nobody", "geheim") }).
 			says(1, "the database is down or unreachable: connection refused", "status")
 		if s.db.Dialect().Name() == dialect.PG {
-			for setting, want := range map[string]string{"no_such_setting": `the database rejects a parameter of the DSN: unrecognized configuration parameter "no_such_setting"`,
+			for setting, want := range map[string]string{
+				"no_such_setting":   `the database rejects a parameter of the DSN: unrecognized configuration parameter "no_such_setting"`,
 				"statement_timeout": "the database rejects the value of a DSN parameter"} {
 				s.with(func(u *url.URL) {
 					query := u.Query()

@@ -363,7 +363,7 @@ func TestErrorsSayWhichProjection(t *testing.T) {
 		"resume what never ran":   {resumed, `projection: resume "balance": version 1 has never run`},
 		"rebuild a misspelt one":  {r.Rebuild(l.ctx, "balance"), `the runner was given ["balances"]`},
 		"catch up":                {behind, `projection "broken" version 1 at position 1, stream "account-1" version 1: cannot`},
-		"wait for nobody":         {l.runner(broken).WaitFor(ctx, "broken", appended), "the projection has not reached sequence 1"},
+		"wait without a runner":   {l.runner(broken).WaitFor(ctx, "broken", appended), "the projection has not reached sequence 1"},
 		"an empty Apply":          {zero, "On[0]: zero value: make the entry with projection.On"},
 		"On of nothing":           {none, `On[0]: the function for event "account.moved" is nil`},
 	} {

@@ -327,7 +327,8 @@ func TestCanaries(t *testing.T) {
 		again := planned(t, s, ops.Requeue, ofConsumer("c"))
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, again.ID,
 			ops.StartOptions{Rate: 1000, Canary: 10, Reason: "fewer than canaries"}))
-		if o = awaitState(t, s, again.ID, ops.Done); o.Changed != 8 {
+		o = awaitState(t, s, again.ID, ops.Done)
+		if o.Changed != 8 {
 			t.Errorf("got %+v, want 8 changed", o)
 		}
 		p.MustStop()

@@ -105,7 +105,8 @@ func TestWhatComesBackStopsIt(t *testing.T) {
 		target.Poisoned.Fingerprint = groups[0].Fingerprint
 		o := planned(t, s, ops.Requeue, target)
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 30, Canary: -1, Reason: "hope"}))
-		if o = awaitState(t, s, o.ID, ops.Paused); o.Changed < 20 || o.Changed >= 200 {
+		o = awaitState(t, s, o.ID, ops.Paused)
+		if o.Changed < 20 || o.Changed >= 200 {
 			t.Errorf("got %+v, want it paused on the way", o)
 		}
 	})

@@ -254,7 +254,8 @@ func TestATargetThatDoesNotFitPausesItsOperation(t *testing.T) {
 			a.Exec("UPDATE message_operations SET target = ? WHERE id = ?", test.target, o.ID)
 			testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "why"}))
 			stop := runner(t, d)
-			if o = awaitState(t, s, o.ID, ops.Paused); o.Note == "" || o.Changed != 0 {
+			o = awaitState(t, s, o.ID, ops.Paused)
+			if o.Note == "" || o.Changed != 0 {
 				t.Errorf("%s of %s: got %+v, want a reason and nothing changed", test.action, test.target, o)
 			}
 			stop()

@@ -45,7 +45,8 @@ func TestThroughAPooler(t *testing.T) {
 			runner(t, d)
 			o := planned(t, s, ops.Requeue, ofConsumer("c"))
 			testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, o.ID, ops.StartOptions{Rate: 1000, Canary: 10, Reason: "fixed"}))
-			if o = awaitState(t, s, o.ID, ops.Done); o.Changed != 300 {
+			o = awaitState(t, s, o.ID, ops.Done)
+			if o.Changed != 300 {
 				t.Errorf("done: got %+v, want 300 changed", o)
 			}
 			testapp.Eventually(t, "all have run", func() bool { return runs.Load() == 300 && len(a.Pending()) == 0 })

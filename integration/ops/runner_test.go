@@ -246,7 +246,8 @@ func TestOnlyWhatWasRequeuedCounts(t *testing.T) {
 			testapp.In(db, time.Minute) + ", reason, fingerprint FROM poisoned_messages")
 		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Rate: 15, Canary: -1, Reason: "why"}))
 		runner(t, d)
-		if o = awaitState(t, s, o.ID, ops.Done); o.Changed != 60 {
+		o = awaitState(t, s, o.ID, ops.Done)
+		if o.Changed != 60 {
 			t.Errorf("got %+v, want 60 changed", o)
 		}
 	})

@@ -305,7 +305,8 @@ func TestAResetThatHangsPausesItsOperation(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
 	defer func() { stop(); testapp.OK(t, <-ended) }()
-	if o = awaitState(t, s, o.ID, ops.Paused); !strings.Contains(o.Note, "a function of the projection did not return in time") {
+	o = awaitState(t, s, o.ID, ops.Paused)
+	if !strings.Contains(o.Note, "a function of the projection did not return in time") {
 		t.Errorf("got note %q, want what has happened", o.Note)
 	}
 }

@@ -29,7 +29,7 @@ func TestABreakerOpensInAllProcesses(t *testing.T) {
 			defer g.enter()()
 			<-time.After(5 * time.Millisecond)
 			if down.Load() {
-				return errors.New("nobody is there")
+				return errors.New("connection refused")
 			}
 			return nil
 		}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 10, Window: 20 * time.Second,
@@ -45,7 +45,7 @@ func TestABreakerOpensInAllProcesses(t *testing.T) {
 			return true
 		})
 		if reason := processors[0].Health().OpenCircuits[0].Reason; !strings.Contains(reason,
-			" runs failed; next try at ") || !strings.HasSuffix(reason, "last error in this process: nobody is there") {
+			" runs failed; next try at ") || !strings.HasSuffix(reason, "last error in this process: connection refused") {
 			t.Errorf("Health: got %q, want the reason", reason)
 		}
 		const attempts = "SELECT COALESCE(SUM(attempts), 0) FROM consumer_messages"
@@ -173,7 +173,7 @@ func TestABreakerThatCouldNotBeClosedIsClosedLater(t *testing.T) {
 	down.Store(true)
 	a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error {
 		if down.Load() {
-			return errors.New("nobody is there")
+			return errors.New("connection refused")
 		}
 		return nil
 	}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 10, Window: 20 * time.Second,

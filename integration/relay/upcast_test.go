@@ -130,7 +130,9 @@ func TestAnInstanceThatNeedsTheKeyOfANewerSchemaStandsBack(t *testing.T) {
 		record := fare("1", "2", `{"cents":7}`)
 		record.Key = ""
 		q.batches <- []broker.Record{record}
-		testapp.Eventually(t, "it stands back", func() bool { return strings.Contains(older.stats().Paused, `schema 2 of type "fare" is unknown`) })
+		testapp.Eventually(t, "it stands back", func() bool {
+			return strings.Contains(older.stats().Paused, `schema 2 of type "fare" is unknown`)
+		})
 		got := make(chan string, 1)
 		newer := receives(t, db, inbox.NewReceiver("from-shop", q, inbox.Accept[fareV2]()),
 			bus.Consume("c", func(ctx context.Context, f fareV2) error {

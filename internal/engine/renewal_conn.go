@@ -11,10 +11,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 )
 
-// turnWait is how often a renewal that waits for those of other processors looks for a free connection.
-const turnWait = 100 * time.Millisecond
+// turnLook is how often a renewal that waits for those of other processors looks for a free connection.
+const turnLook = 100 * time.Millisecond
 
-// renewalConn is a connection of a pool for renewals only. The processors of the pool share it.
+// renewalConn is a connection of a pool for renewals only. The processors of the pool share it,
+// with the query hooks of the handle that opened it.
 // Consumers may use up the pool, and waits for a connection end in random order: a renewal could
 // come too late for its leases.
 type renewalConn struct {
@@ -69,7 +70,7 @@ func (c *renewalConn) use(ctx context.Context, db *bun.DB, statement func(contex
 // take waits until the caller has the connection to itself. It returns false if the pool has a free
 // one meanwhile. In an exhausted pool it would wait longer than for its turn.
 func (c *renewalConn) take(ctx context.Context, pool *sql.DB) bool {
-	look := time.NewTicker(turnWait)
+	look := time.NewTicker(turnLook)
 	defer look.Stop()
 	for {
 		select {

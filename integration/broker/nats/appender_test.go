@@ -153,7 +153,7 @@ func TestStreamsThatAreNoLog(t *testing.T) {
 	wantText(t, "other subjects", of(shelf.name, "elsewhere"), "must include")
 	testapp.OK(t, testapp.Second(shelf.js.Publish(t.Context(), shelf.name+".log.0.x", []byte("hello"))))
 	_, _, err := a.Last(t.Context(), 0)
-	wantText(t, "somebody else's message", err, "not a relay's record")
+	wantText(t, "another program's message", err, "not a relay's record")
 	if _, err := at.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "WORK", Subjects: []string{"work.>"},
 		AllowAtomicPublish: true, Retention: jetstream.WorkQueuePolicy}); err != nil {
 		t.Fatal(err)
