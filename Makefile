@@ -41,6 +41,7 @@ test-rest: ## Test what make test leaves out: MariaDB, the browser, brokers, the
 	@scripts/need-pgbouncer.sh
 	@scripts/need-tmux.sh
 	@scripts/need-chromium.sh
+	@scripts/need-rabbitmq.sh
 	@$(TEST_DATABASES) $(MAKE) --no-print-directory rest
 
 .PHONY: quick
@@ -59,7 +60,7 @@ run: ## Run the quickstart example
 
 .PHONY: bench-go
 bench-go: ## Run the Go benchmarks, on a throw-away PostgreSQL and MariaDB
-	@$(WITH_DATABASES) $(MAKE) --no-print-directory bench-all
+	@$(WITH_DATABASES) scripts/with-rabbitmq.sh $(MAKE) --no-print-directory bench-all
 
 .PHONY: bench
 bench: ## Measure against the peers, on a throw-away PostgreSQL, MariaDB and brokers
@@ -93,8 +94,8 @@ relay-test: ## Run the adapters of brokers on RabbitMQ, and on clusters of it an
 	@scripts/need-gcc.sh
 	@scripts/need-rabbitmq.sh
 	$(call in-each,integration,NATS on three nodes,../$(WITH_POSTGRES) $(RELAY_TEST) ./broker/nats -args -clusters)
-	$(call in-each,integration,RabbitMQ on a node,../scripts/with-rabbitmq.sh $(RELAY_TEST) ./broker/rabbitmq -args -clusters)
-	$(call in-each,integration,RabbitMQ on three nodes,../scripts/with-rabbitmq.sh 3 $(RELAY_TEST) ./broker/rabbitmq -args -clusters)
+	$(call in-each,integration,RabbitMQ on a node,../scripts/with-rabbitmq.sh $(RELAY_TEST) ./broker/rabbitmq)
+	$(call in-each,integration,RabbitMQ on three nodes,../scripts/with-rabbitmq.sh 3 $(RELAY_TEST) ./broker/rabbitmq)
 
 # The versions of PostgreSQL to test beside the installed one: any of 13 to 18.
 VERSIONS ?= 13 18
@@ -141,7 +142,7 @@ check: modules fmt vet staticcheck unit databases
 	$(call step,all checks passed,true)
 
 .PHONY: rest
-rest: tidy-diff vet-all race mariadb apart tools some-mutants bench-once
+rest: tidy-diff vet-all race mariadb apart tools rabbitmq some-mutants bench-once
 	$(call step,the rest has passed,true)
 
 .PHONY: modules
@@ -197,7 +198,7 @@ UNIT_MODULES := . notify/pgxnotify pgxtx $(ADAPTERS) cmd/asyncmonolith
 # Packages of integration that run on several databases.
 DATABASE_PACKAGES := $(addprefix ./integration/,bustest dberr eventlog/... fxmodule handles notify ops otel outbox poison relay schedule store testdb txn)
 # Those that need more than a database: browsers, brokers, crashes of servers, programs.
-TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console model newer broker/kafka broker/nats broker/rabbitmq broker/sdkevents)
+TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console model newer broker/kafka broker/nats broker/sdkevents)
 # The units where goroutines meet. The others of the root module are functions of their arguments.
 RACE_PACKAGES = $(filter-out %/internal/arch %/schedule/cron,$(shell go list ./... ./notify/pgxnotify/...))
 PLAIN_PACKAGES := ./internal/arch ./schedule/cron ./cmd/asyncmonolith/... ./examples/... ./examples/transactions/... ./integration/mutants $(DATABASE_PACKAGES)
@@ -238,6 +239,10 @@ apart:
 tools:
 	$(call step,go test: browsers$(comma) brokers$(comma) crashes$(comma) programs,$(BENCH_ROWS) $(TEST) -skip '$(APART)' $(TOOL_PACKAGES) $(BENCH_ALONG))
 
+.PHONY: rabbitmq
+rabbitmq:
+	$(call step,go test: RabbitMQ,scripts/with-rabbitmq.sh $(TEST) ./integration/broker/rabbitmq $(BENCH_ALONG))
+
 .PHONY: some-mutants
 some-mutants:
 	$(call step,mutants: a sample,go run ./integration/mutants -sample 8)
@@ -249,7 +254,7 @@ console-all:
 .PHONY: bench-once
 bench-once:
 	$(call step,benchmarks at one iteration,$(BENCH_ROWS) go test -vet=off -run '^$$' -bench . -benchtime 1x -timeout 10m \
-		$(filter-out $(APART_PACKAGES) $(TOOL_PACKAGES),$(BENCHMARKED)))
+		$(filter-out $(APART_PACKAGES) $(TOOL_PACKAGES) ./integration/broker/rabbitmq,$(BENCHMARKED)))
 
 .PHONY: bench-all
 bench-all:

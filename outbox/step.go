@@ -22,7 +22,8 @@ var ErrNoSteps = errors.New(
 //
 // An error of fn is returned, with the step's name, and nothing is stored: the next attempt calls
 // fn again. The same happens if the process or the database is lost between the end of fn and the
-// stored result. fn must tolerate that, for instance with an idempotency key. A result is stored
+// stored result. fn must tolerate that, for instance with an idempotency key. An attempt that fails
+// because Step cannot reach the database does not count. A result is stored
 // even if ctx has ended meanwhile. After a lost lease Step returns [bus.ErrLeaseLost] and stores
 // nothing.
 //

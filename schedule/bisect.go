@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -168,7 +169,8 @@ func (t *tried) ids(now time.Time) []int64 {
 	return ids
 }
 
-// aside holds, in the memory of one processor, the schedules that failed and could not be marked.
+// aside holds, in the memory of one processor, the schedules that failed and could not be marked, and
+// those for which a call of the application hangs.
 // It is safe for concurrent use; the zero value is empty.
 type aside struct {
 	mu   sync.Mutex
@@ -178,6 +180,28 @@ type aside struct {
 type heldAside struct {
 	failures int
 	until    time.Time
+	calls    *atomic.Int32 // abandoned calls that still run; may be nil
+}
+
+func (h heldAside) hangs() bool { return h.calls != nil && h.calls.Load() > 0 }
+
+// calls counts the abandoned calls for a schedule.
+func (a *aside) calls(id int64) *atomic.Int32 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h := a.held[id]
+	if h.calls == nil {
+		h.calls, h.until = new(atomic.Int32), time.Now() // and so it is kept for asideMemory
+		a.hold(id, h)
+	}
+	return h.calls
+}
+
+func (a *aside) hold(id int64, h heldAside) {
+	if a.held == nil {
+		a.held = make(map[int64]heldAside)
+	}
+	a.held[id] = h
 }
 
 // asideMemory is how long failures are kept for a schedule that is no longer due, since it was
@@ -188,12 +212,9 @@ const asideMemory = 10 * time.Minute
 func (a *aside) failed(id int64) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.held == nil {
-		a.held = make(map[int64]heldAside)
-	}
 	h := a.held[id]
 	h.failures, h.until = h.failures+1, time.Now()
-	a.held[id] = h
+	a.hold(id, h)
 	return h.failures
 }
 
@@ -204,7 +225,7 @@ func (a *aside) put(id int64) time.Duration {
 	h := a.held[id]
 	wait := min(time.Second<<min(max(h.failures, 1)-1, 10), badDelay)
 	h.until = time.Now().Add(wait)
-	a.held[id] = h
+	a.hold(id, h)
 	return wait
 }
 
@@ -212,17 +233,23 @@ func (a *aside) forget(ids ...int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, id := range ids {
-		delete(a.held, id)
+		if h := a.held[id]; h.hangs() {
+			a.held[id] = heldAside{calls: h.calls}
+		} else {
+			delete(a.held, id)
+		}
 	}
 }
 
 // waiting returns the schedules to skip now, and when the first of them is retried; zero means
-// none.
+// none, or that their calls have to return before.
 func (a *aside) waiting(now time.Time) (ids []int64, next time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for id, h := range a.held {
 		switch {
+		case h.hangs():
+			ids = append(ids, id)
 		case h.until.After(now):
 			ids = append(ids, id)
 			if next.IsZero() || h.until.Before(next) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -32,10 +33,14 @@ var errTooSlow = fmt.Errorf("firing took longer than %s", fireTimeout)
 
 // fire fires one batch and returns the number of schedules handled; the next batch may find more.
 // Schedules that could not fire last time are fired one at a time, and only when no other is due,
-// so they block no other.
+// so they block no other. If a call of the application hangs for a batch, schedules fire one at a time
+// until it returns. If it hangs for one schedule, that is skipped until it returns.
 func (p *Processor) fire(ctx context.Context, payloadTypes []string) (n int, err error) {
 	for {
 		size, begun := p.batch.Load(), time.Now()
+		if p.abandoned.Load() > 0 {
+			size = 1
+		}
 		aside, _ := p.aside.waiting(begun)
 		filter, limit := store.ScheduleFilter{Sound: true, Except: aside, Tried: p.tried.ids(begun)}, int(size)
 		rows, err := p.fireTx(ctx, payloadTypes, filter, limit)
@@ -43,13 +48,16 @@ func (p *Processor) fire(ctx context.Context, payloadTypes []string) (n int, err
 			filter.Sound, filter.Failed, limit = false, true, 1
 			rows, err = p.fireTx(ctx, payloadTypes, filter, limit)
 		}
-		switch {
-		case err == nil:
+		if err == nil {
 			if time.Since(begun) < fireTimeout/4 { // a batch twice as large would be fast enough
 				p.batch.CompareAndSwap(size, min(2*size, fireBatch))
 			}
 			return len(rows), nil
-		case len(rows) > 1 && errors.Is(err, errTooSlow) && p.answers(ctx, payloadTypes, err):
+		}
+		if bad := p.hanging(rows); len(bad) > 0 {
+			return p.putAside(ctx, payloadTypes, 0, bad)
+		}
+		if len(rows) > 1 && errors.Is(err, errTooSlow) && p.answers(ctx, payloadTypes, err) {
 			p.batch.Store(int64(len(rows) / 2)) // smaller batches may be fast enough
 			continue
 		}
@@ -67,6 +75,19 @@ func (p *Processor) fire(ctx context.Context, payloadTypes []string) (n int, err
 		}
 		return p.putAside(ctx, payloadTypes, n, bad)
 	}
+}
+
+// errHangs is why a schedule for which a call of the application hangs does not fire.
+var errHangs = fmt.Errorf("a codec, upcaster or layer has not returned after %s", fireTimeout+isolate.AskGrace)
+
+// hanging returns those of the schedules for which a call hangs.
+func (p *Processor) hanging(rows []store.Schedule) (bad []failure) {
+	for i, row := range rows {
+		if p.aside.calls(row.ID).Load() > 0 {
+			bad = append(bad, failure{id: row.ID, row: &rows[i], cause: errHangs})
+		}
+	}
+	return bad
 }
 
 func (p *Processor) dueIDs(ctx context.Context, payloadTypes []string, filter store.ScheduleFilter, limit int) ([]int64, error) {
@@ -96,7 +117,11 @@ func (p *Processor) fireTx(
 		if sent, bad, err = p.advance(ctx, tx, rows); err != nil || len(sent) == 0 {
 			return err
 		}
-		return p.send(ctx, tx, sent)
+		abandoned := &p.abandoned
+		if len(rows) == 1 {
+			abandoned = p.aside.calls(rows[0].ID)
+		}
+		return p.send(ctx, tx, sent, abandoned)
 	})
 	if err != nil {
 		return rows, err
@@ -209,7 +234,7 @@ func (p *Processor) plan(row store.Schedule) (fires []time.Time, change store.Sc
 // decodable checks the payload against every consumer that would get it. A payload that a newer
 // release has written is for the consumers of newer processes.
 func (p *Processor) decodable(ctx context.Context, row store.Schedule) error {
-	_, err := isolate.Until(ctx, "schedule: decode", &p.abandoned, func(context.Context) (struct{}, error) {
+	_, err := isolate.Until(ctx, "schedule: decode", p.aside.calls(row.ID), func(context.Context) (struct{}, error) {
 		_, schema, _ := headersOf(row)
 		m := &bus.Message{PayloadType: row.PayloadType, Payload: row.Payload, Schema: schema}
 		for _, c := range access.ConsumersOf(p.registry, row.PayloadType) {
@@ -245,8 +270,8 @@ var errNotPassedOn = errors.New("schedule: ProcessorConfig.Telemetry has not pas
 
 // send produces the messages of the schedules. It fails if the producer fails, even if the
 // telemetry returns nil.
-func (p *Processor) send(ctx context.Context, tx bun.Tx, fires []*bus.Message) error {
-	left, err := isolate.Until(ctx, "schedule: produce", &p.abandoned, func(ctx context.Context) (left, err error) {
+func (p *Processor) send(ctx context.Context, tx bun.Tx, fires []*bus.Message, abandoned *atomic.Int32) error {
+	left, err := isolate.Until(ctx, "schedule: produce", abandoned, func(ctx context.Context) (left, err error) {
 		left = errNotPassedOn
 		err = access.RunProduce(ctx, p.chain, fires, func(ctx context.Context, batch []*bus.Message) error {
 			for _, m := range batch { // due at once, also if a layer of the application sets a time

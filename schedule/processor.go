@@ -43,7 +43,8 @@ type Processor struct {
 	batch    atomic.Int64 // schedules per transaction, adapted to fireTimeout
 	aside    aside
 	tried    tried
-	// abandoned counts calls of the application that did not return after their context ended.
+	// abandoned counts calls of the application for several schedules that did not return after their
+	// context ended. Those for one schedule count in aside.
 	abandoned atomic.Int32
 	run       lifecycle.Run
 }

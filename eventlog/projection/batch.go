@@ -3,6 +3,7 @@ package projection
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -66,16 +67,17 @@ func (f *failure) named(s *shard) error {
 // step applies one batch of a shard and reports whether there may be more. A returned *failure is
 // already stored.
 func (s *shard) step(ctx context.Context, stop <-chan struct{}) (more bool, err error) {
-	applied := 0
+	b, ran := &batch{shard: s}, false
+	defer b.isolate.Dismiss()
 	err = txn.RunOwn(ctx, s.runner.db, func(ctx context.Context, tx bun.Tx) (err error) {
-		b := &batch{shard: s, tx: tx}
-		defer b.isolate.Dismiss()
+		b.tx = tx
 		more, err = b.run(ctx, stop)
-		if err == nil {
-			applied = b.applied()
-		}
+		ran = err == nil
 		return err
 	})
+	if err != nil && ran { // at the commit, for example a deferred constraint
+		err = b.judged(ctx, err)
+	}
 	if f, failed := errors.AsType[*failure](err); failed {
 		return s.afterFailure(ctx, f)
 	}
@@ -83,7 +85,7 @@ func (s *shard) step(ctx context.Context, stop <-chan struct{}) (more bool, err 
 		return false, fmt.Errorf("projection %q: %w", s.Name, err)
 	}
 	s.blameless.Store(0)
-	s.applied.Add(int64(applied))
+	s.applied.Add(int64(b.applied()))
 	if more {
 		s.limit.Store(min(2*s.limit.Load(), int64(s.BatchSize)))
 	}
@@ -117,15 +119,18 @@ func (b *batch) run(ctx context.Context, stop <-chan struct{}) (more bool, err e
 			return false, err
 		}
 		more = more || b.to < planned
+		if err := b.runner.store.Intact(ctx, b.tx); err != nil {
+			return false, b.judged(ctx, err)
+		}
 	}
 	moved, err := b.runner.store.Readers.Move(ctx, b.tx, sub, b.to)
-	if err != nil && len(b.messages) > 0 && dberr.IsAborted(err) {
-		return false, b.spoilt(ctx, err)
-	}
-	if err == nil && !moved {
-		err = fmt.Errorf("shard %d was moved by another process, or is hidden from the transaction", b.number)
-	}
-	if err != nil {
+	switch {
+	case err == nil && !moved:
+		err = fmt.Errorf("shard %d was moved by another process, is hidden from the transaction, or the transaction was ended", b.number)
+		return false, b.judged(ctx, err)
+	case dberr.IsAborted(err) || errors.Is(err, sql.ErrTxDone):
+		return false, b.judged(ctx, err)
+	case err != nil: // of the statement itself
 		return false, err
 	}
 	return more, b.parkRest(ctx, b.tx, b.parked, b.to)
@@ -339,13 +344,25 @@ func (b *batch) usable(ctx context.Context) bool {
 	return b.runner.store.Usable(statement, b.tx)
 }
 
-// spoilt is the failure of a batch whose functions ignored the error of a statement that aborted
-// the transaction. A smaller batch finds the event that caused it, and the chain decides its
-// outcome.
-func (b *batch) spoilt(ctx context.Context, cause error) error {
-	first := b.messages[0]
-	err := fmt.Errorf("projection: a statement failed and aborted the transaction, but the function did not return its error: %w", cause)
-	if smaller := len(b.messages) / 2; smaller > 0 {
+// errEnded replaces sql.ErrTxDone, which does not say who ended the transaction.
+var errEnded = errors.New("projection: the function committed or rolled back its transaction: only the library may end it")
+
+// judged returns the failure of a batch whose functions returned no error, although the transaction
+// can no longer be committed: they ignored the error of a statement, ended the transaction, or broke
+// a deferred constraint. An outage is no failure. A smaller batch finds the event that caused it, and
+// the chain decides its outcome. An event whose function ends the transaction is not tried again,
+// because its writes may be committed.
+func (b *batch) judged(ctx context.Context, cause error) error {
+	class := dberr.ClassOf(cause)
+	if len(b.messages) == 0 || ctx.Err() != nil || class.Outage() || class == dberr.Timeout && !dberr.Answered(cause) {
+		return cause
+	}
+	first, smaller := b.messages[0], len(b.messages)/2
+	err := fmt.Errorf("projection: the transaction cannot be committed, although the function returned no error: %w", cause)
+	if errors.Is(cause, sql.ErrTxDone) {
+		smaller, err = min(smaller, 1), bus.Permanent(errEnded)
+	}
+	if smaller > 0 {
 		return b.failed(ctx, smaller, first, err)
 	}
 	judged := b.deliver(ctx, first, func(context.Context, *bus.Message) error { return err })

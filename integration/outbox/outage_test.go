@@ -88,6 +88,42 @@ func TestShortOutageCostsNothing(t *testing.T) {
 	})
 }
 
+// TestAnOutageDuringAStepDoesNotCount: the only attempt of a message is not used up, and the result that the step has is stored
+// once the database answers again.
+// Promise: outage
+func TestAnOutageDuringAStepDoesNotCount(t *testing.T) {
+	for name, outage := range map[string]time.Duration{"shorter than the run": 8 * time.Second, "longer than the run": 22 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+				var charges atomic.Int64
+				var breaker *breaker
+				a := newApp(bus.Consume("c", func(ctx context.Context, _ order) error {
+					_, err := outbox.Step(ctx, "charge", func(context.Context) (int64, error) {
+						if charges.Add(1) == 1 {
+							breaker.open.Store(true)
+							time.AfterFunc(outage, func() { breaker.open.Store(false) })
+						}
+						return charges.Load(), nil
+					})
+					return err
+				}, bus.MaxAttempts(1)))
+				a.ProduceAt(ctx, order{ID: "1"})
+				var processorSide *app
+				processorSide, breaker = breakable(a)
+				r := processorSide.StartWith(ctx, outbox.ProcessorConfig{})
+				testapp.Sooner(t, "the message is gone", a.Empty)
+				if n := len(a.Poisoned()); n != 0 {
+					t.Errorf("poisoned messages: got %d, want none", n)
+				}
+				if n := charges.Load(); outage < 10*time.Second && n != 1 {
+					t.Errorf("calls of the step: got %d, want 1", n)
+				}
+				r.MustStop()
+			})
+		})
+	}
+}
+
 // Promise: lease-end
 func TestConsumersAreCancelledBeforeTheirLeaseRunsOut(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {

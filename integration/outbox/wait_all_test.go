@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -164,6 +165,28 @@ func TestALockedGroupDoesNotDelayTheOthers(t *testing.T) {
 		t.Errorf("the end: got it after %s, want it within 10 s", took)
 	}
 	w.wantEnds("while the others are held", "ship")
+}
+
+// TestAGroupThatCouldNotEndIsTriedAgainSoon: the transaction that has its insert id ends right after the first try.
+func TestAGroupThatCouldNotEndIsTriedAgainSoon(t *testing.T) {
+	t.Parallel()
+	w := newWaitApp(t, testdb.Postgres(t))
+	tx := testapp.Must[bun.Tx](t)(w.DB.BeginTx(t.Context(), nil))
+	defer tx.Rollback() //nolint:errcheck // it only holds
+	held := outbox.InsertID("held")
+	testapp.OK(t, testapp.Second(w.Producer.Produce(t.Context(), tx, refund{ID: "held"}, held)))
+	testapp.OK(t, w.Producer.WhenDone(t.Context(), w.DB, outbox.Group("g"), refund{ID: "late"}, held))
+	var lines testapp.Lines
+	config := testapp.Fast()
+	config.Logger = lines.Logger()
+	w.Start(config)
+	testapp.Poll(t, "the first try", time.Minute, time.Millisecond, func() bool { return strings.Contains(lines.String(), "group cannot end") })
+	testapp.OK(t, tx.Rollback())
+	began := time.Now()
+	testapp.Poll(t, "the end", 2*time.Minute, time.Millisecond, func() bool { return len(w.ends()) == 1 })
+	if took := time.Since(began); took > 15*time.Second { // a second, and a look at all groups
+		t.Errorf("the end: got it %s after the lock, want it within seconds", took)
+	}
 }
 
 // TestAGroupOfANewerReleaseIsLeftToIt: its payload has an option that this release does not know.

@@ -2,6 +2,7 @@ package schedule_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -102,6 +103,72 @@ func TestSchedulesThatTakeTooLongTogetherFireInParts(t *testing.T) {
 			return strings.Contains(got.LastError, "took longer than 10s")
 		})
 	})
+}
+
+// hanging is a payload that may hang when it is decoded.
+type hanging struct{ ID string }
+
+func (hanging) PayloadType() string { return "hanging" }
+
+var decoding atomic.Pointer[func(id string)]
+
+func (h *hanging) UnmarshalJSON(data []byte) error {
+	type plain hanging
+	err := json.Unmarshal(data, (*plain)(h))
+	if decode := decoding.Load(); decode != nil {
+		(*decode)(h.ID)
+	}
+	return err
+}
+
+// TestAScheduleThatHangsDoesNotStopTheOthers has a layer, and then a payload, that never returns for one of five schedules.
+func TestAScheduleThatHangsDoesNotStopTheOthers(t *testing.T) {
+	for _, where := range []string{"layer", "payload"} {
+		t.Run(where, func(t *testing.T) {
+			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+				release, bad := make(chan struct{}), where+"3"
+				a := newApp(bus.Consume("c", func(context.Context, hanging) error { return nil }))
+				a.DB.SetMaxOpenConns(1) // SQLite would wait for its lock on the real clock
+				for i := range 5 {
+					id := fmt.Sprint(where, i)
+					testapp.Must[int64](t)(a.Scheduler().Upsert(ctx, a.DB, hanging{ID: id}, "@every 1m", "UTC", schedule.Name(id)))
+				}
+				hang := func(id string) {
+					if id == bad {
+						<-release
+					}
+				}
+				if where == "layer" {
+					layered(a, bus.PerMessage(func(_ context.Context, m *bus.Message) error {
+						var h hanging
+						err := json.Unmarshal(m.Payload, &h)
+						hang(h.ID)
+						return err
+					}))
+				} else {
+					decoding.Store(&hang)
+					defer decoding.Store(nil)
+				}
+				fireSchedules(ctx, a, schedule.ProcessorConfig{})
+				<-time.After(30 * time.Minute)
+				for i := range 5 {
+					id := fmt.Sprint(where, i)
+					got := rowsOf(t, a.Scheduler(), a.DB, schedule.Filter{Name: id})[0]
+					n := a.Count("SELECT count(*) FROM consumer_messages WHERE payload LIKE ?", "%"+id+"%")
+					switch {
+					case id == bad && (n != 0 || !strings.Contains(got.LastError, "has not returned")):
+						t.Errorf("the schedule that hangs: got %d messages and error %q", n, got.LastError)
+					case id != bad && (n < 20 || got.LastError != ""):
+						t.Errorf("schedule %s: got %d messages in half an hour and error %q, want about 29 and none", id, n, got.LastError)
+					}
+				}
+				close(release)
+				testapp.Sooner(t, "it fires once its call has returned", func() bool {
+					return a.Count("SELECT count(*) FROM consumer_messages WHERE payload LIKE ?", "%"+bad+"%") > 0
+				})
+			})
+		})
+	}
 }
 
 // refuseChanges has the database refuse what is written to the schedule of one

@@ -137,6 +137,7 @@ func (t *task) consume(ctx context.Context, m *bus.Message) error {
 		err = e.transactor.runInTx(ctx, t, payload)
 	default:
 		err = t.worker.invoke(ctx, t, payload)
+		err = e.transactor.ofSteps(ctx, t, err)
 	}
 	err = t.asStopped(err)
 	_, panicked := err.(*isolate.Panicked)

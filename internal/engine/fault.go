@@ -130,6 +130,9 @@ func (u *uncountedRuns) outcome(t *task, f *fault) error {
 
 // forget ends the streaks of a message.
 func (u *uncountedRuns) forget(row int64) {
+	if u.total.Load() == 0 {
+		return
+	}
 	u.failed.forget(row)
 	u.unstarted.forget(row)
 }

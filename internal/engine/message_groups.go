@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -24,8 +25,9 @@ const (
 	sweepPause    = 50 * time.Millisecond  // between two looks at groups that may be done
 	sweepInterval = 2 * time.Second        // between two looks at a part of all groups
 	fullPause     = 200 * time.Millisecond // the same while there are more
-	groupAside    = time.Minute            // until a group that could not end is tried again
-	firstTry      = time.Second            // for a group to end; more when it is tried again
+	firstAside    = time.Second            // until a group that could not end is tried again; doubles up to mostAside
+	mostAside     = time.Minute
+	firstTry      = time.Second // for a group to end; statementTimeout when it is tried again
 	expectFor     = time.Second            // how long a group is looked for whose commit is not announced
 )
 
@@ -44,11 +46,17 @@ type groupSweeper struct {
 	looked time.Time // the last look at hinted groups
 	swept  time.Time // the last look at a part of all groups
 	behind string    // the last group of that part; empty at the end
-	aside  map[string]time.Time
+	aside  map[string]groupWait
 
 	mu       sync.Mutex
 	hinted   map[string]bool
 	expected map[string]time.Time // until when they are looked for
+}
+
+// groupWait is when a group that could not end is tried again.
+type groupWait struct {
+	until time.Time
+	wait  time.Duration
 }
 
 // hint has a look whether groups are done, soon.
@@ -150,20 +158,15 @@ func (s *groupSweeper) sweep(ctx context.Context) (fired int, err error) {
 	return s.fireAll(ctx, done)
 }
 
-// fireAll ends groups, each in a transaction of its own. One that cannot end does not keep the others
-// from it: where another transaction holds what the group writes, it waits a second. A group of a newer
-// version of the library is left to processes of that.
+// fireAll ends groups, each in a transaction of its own. A group that cannot end, for example because
+// another transaction locks what it writes, does not keep the others from it: it has a second. Groups
+// that could not end before have more time, after the others, and together no more than one of them.
 func (s *groupSweeper) fireAll(ctx context.Context, names []string) (fired int, err error) {
-	now := time.Now()
-	forgotten := now.Add(-2 * groupAside) // another process may have ended it
-	maps.DeleteFunc(s.aside, func(_ string, until time.Time) bool { return until.Before(forgotten) })
-	for _, name := range names {
-		until, again := s.aside[name]
-		if time.Now().Before(until) {
-			continue
-		}
+	begun := time.Now()
+	fresh, again := s.due(names, begun)
+	for i, name := range slices.Concat(fresh, again) {
 		within := firstTry
-		if again {
+		if i >= len(fresh) {
 			within = statementTimeout
 		}
 		ok, failed := s.fire(ctx, name, within)
@@ -173,19 +176,52 @@ func (s *groupSweeper) fireAll(ctx context.Context, names []string) (fired int, 
 		case failed != nil && dberr.IsUnavailable(failed):
 			s.outage.Failed("end a group", failed)
 			return fired, failed
-		case errors.Is(failed, store.ErrNewer):
-			s.config.Logger.Warn("group left to newer processes", "group", name, "error", failed)
-			s.aside[name] = time.Now().Add(groupAside)
 		case failed != nil:
-			err = failed
-			s.config.Logger.Error("group cannot end, tried again in a minute", "group", name, "error", failed)
-			s.aside[name] = time.Now().Add(groupAside)
+			err = errors.Join(err, s.setAside(ctx, name, failed))
 		case ok:
 			fired++
 			delete(s.aside, name)
 		}
+		if i >= len(fresh) && time.Since(begun) > statementTimeout {
+			break
+		}
 	}
 	return fired, err
+}
+
+// due returns the groups that were not tried before, and those that are to be tried again, the oldest first.
+func (s *groupSweeper) due(names []string, now time.Time) (fresh, again []string) {
+	maps.DeleteFunc(s.aside, func(_ string, w groupWait) bool { return w.until.Before(now.Add(-2 * mostAside)) }) // another process may have ended it
+	for _, name := range names {
+		if w, late := s.aside[name]; !late {
+			fresh = append(fresh, name)
+		} else if w.until.Before(now) {
+			again = append(again, name)
+		}
+	}
+	slices.SortFunc(again, func(a, b string) int { return s.aside[a].until.Compare(s.aside[b].until) })
+	return fresh, again
+}
+
+// setAside has a group tried again later, and returns the error. A group of a newer version of the
+// library is left to processes of that, which is no error.
+func (s *groupSweeper) setAside(ctx context.Context, name string, failed error) error {
+	last := s.aside[name].wait
+	wait := min(max(2*last, firstAside), mostAside)
+	s.aside[name] = groupWait{time.Now().Add(wait), wait}
+	newer := errors.Is(failed, store.ErrNewer)
+	level, text := slog.LevelError, "group cannot end, tried again later"
+	switch {
+	case newer:
+		level, text = slog.LevelWarn, "group left to newer processes"
+	case last == 0 && dberr.ClassOf(failed) == dberr.Timeout: // it has more time when it is tried again
+		level = slog.LevelWarn
+	}
+	s.config.Logger.Log(ctx, level, text, "group", name, "wait", wait, "error", failed)
+	if newer {
+		return nil
+	}
+	return failed
 }
 
 // fire ends a group within a time, and announces what waited for it.

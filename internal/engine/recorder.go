@@ -34,7 +34,7 @@ func (rec *recorder) record(t *task, err error) {
 		rec.dispatcher.unstarted(t)
 	}
 	uncounted := result.Outcome == store.Snoozed && result.Errors != ""
-	if t.consumer.transactional && !uncounted && (t.committed || result.Outcome != store.Release) {
+	if !uncounted && (t.committed || result.Outcome != store.Release) {
 		rec.uncounted.forget(t.row.ID)
 	}
 	if t.stopped.Load() {

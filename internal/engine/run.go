@@ -133,7 +133,7 @@ func (r *run) assembleWork() {
 	r.groups = groupSweeper{
 		store: p.store, db: p.db, registry: p.registry, config: &p.config, outage: r.outage,
 		alarm: alarm.New(2*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond, 250*time.Millisecond),
-		aside: make(map[string]time.Time), hinted: make(map[string]bool), expected: make(map[string]time.Time),
+		aside: make(map[string]groupWait), hinted: make(map[string]bool), expected: make(map[string]time.Time),
 	}
 	r.settler = settler{
 		store: p.store, db: p.db, owner: r.owner, config: &p.config, ledger: r.ledger, dispatcher: d,

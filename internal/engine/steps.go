@@ -2,9 +2,11 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/steps"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -20,15 +22,38 @@ type stepStorage struct {
 // Live implements steps.Storage.
 func (s *stepStorage) Live() bool { return s.ledger.live(s.lease, time.Now()) }
 
+// ofStorage returns the error of a statement about steps. It is a fault if the message is not to blame:
+// the run does not count as an attempt then.
+func ofStorage(held bool, err error) error {
+	if err == nil && !held {
+		return bus.ErrLeaseLost
+	}
+	switch class := dberr.ClassOf(err); {
+	case class.Outage(), class == dberr.Timeout, class == dberr.LockTimeout, class == dberr.Conflict:
+		return &fault{database, err}
+	}
+	return err
+}
+
+// ofSteps returns the error of a run. It does not count as an attempt if the storage of the steps failed
+// without fault of the message, unless the run was interrupted, or the consumer has decided otherwise.
+func (tr *transactor) ofSteps(ctx context.Context, t *task, err error) error {
+	if err == nil || bus.OutcomeOf(err).Outcome != bus.Errored {
+		return err
+	}
+	_, failed := errors.AsType[*fault](err)
+	if cause := context.Cause(ctx); !failed || cause != nil && !errors.Is(cause, bus.ErrTimeout) {
+		return err
+	}
+	return tr.uncounted.outcome(t, &fault{database, err})
+}
+
 // Load implements steps.Storage.
 func (s *stepStorage) Load(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	text, held, err := s.transactor.store.Steps.Read(ctx, s.transactor.db, s.message())
-	if err == nil && !held {
-		err = bus.ErrLeaseLost
-	}
-	return text, err
+	return text, ofStorage(held, err)
 }
 
 // message is the message as it was claimed.
@@ -41,10 +66,7 @@ func (s *stepStorage) Append(ctx context.Context, line string) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	held, err := s.transactor.store.Steps.Append(ctx, s.transactor.db, s.transactor.owner, s.message(), line)
-	if err == nil && !held {
-		err = bus.ErrLeaseLost
-	}
-	return err
+	return ofStorage(held, err)
 }
 
 // steps returns the steps of the call's message. A batch has none, nor has a consumer with a

@@ -22,9 +22,9 @@ const (
 	AllBytes    = 256 << 10 // of all steps as stored
 )
 
-// storing bounds how long a result is tried to be stored, whatever became of the consumer's context:
-// what the step did has happened.
-const storing = 5 * time.Second
+// storing bounds how long a result is tried to be stored after the consumer's context has ended: what
+// the step did has happened. It is less than the time after which the consumer is abandoned.
+const storing = 4 * time.Second
 
 // Storage has the steps of one message, as text.
 type Storage interface {
@@ -172,8 +172,10 @@ func (l *Log) end(ctx context.Context, e Entry) error {
 	if err != nil {
 		return fmt.Errorf("encode the step: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
+	run := ctx
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	defer context.AfterFunc(run, func() { time.AfterFunc(storing, cancel) })()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if size := l.size + len(line) + 1; size > AllBytes {
@@ -189,7 +191,7 @@ func (l *Log) end(ctx context.Context, e Entry) error {
 			return nil
 		}
 		l.lost = errors.Is(err, bus.ErrLeaseLost)
-		if l.lost || !pause(ctx) {
+		if l.lost || !l.storage.Live() || !pause(ctx) {
 			return fmt.Errorf("store the result: %w", err)
 		}
 		if l.load(ctx) == nil {

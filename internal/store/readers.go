@@ -146,6 +146,11 @@ func (s *ReaderStore) Lock(
 	if len(rows) == 0 {
 		return Subscription{}, false, nil
 	}
+	if s.names.Fence != "" {
+		if err := s.names.Exec(ctx, tx, s.names.Fence); err != nil {
+			return Subscription{}, false, fmt.Errorf("fence: %w", err)
+		}
+	}
 	return rows[0].Subscription, true, nil
 }
 
@@ -169,11 +174,15 @@ WHERE name = ? AND version = ? AND shard = ? AND position = ? AND status = ?`
 
 // Move moves a locked shard to another position. It runs with the role and search_path
 // that its transaction began with, see [ClaimStore.Remove], and so do later statements. It returns false
-// if another process has moved the shard.
+// if another process has moved the shard, or if the transaction is not the one that has locked it.
 func (s *ReaderStore) Move(ctx context.Context, tx bun.Tx, sub Subscription, to int64) (bool, error) {
 	before, args := s.names.AsBegun(sub.Session)
 	args = append(args, to, sub.Name, sub.Version, sub.Shard, sub.Position, Running)
-	return s.names.ChangedOne(ctx, tx, before+moveSubscription, args...)
+	text := before + moveSubscription
+	if before != "" {
+		text, args = text+" AND "+s.names.StillBegun, append(args, sub.Begun)
+	}
+	return s.names.ChangedOne(ctx, tx, text, args...)
 }
 
 // Failure is the record of a shard that could not go on.

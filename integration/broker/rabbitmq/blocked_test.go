@@ -18,9 +18,6 @@ import (
 
 // TestABlockedConnectionIsUnavailable: a broker without memory takes nothing, and says so.
 func TestABlockedConnectionIsUnavailable(t *testing.T) {
-	if !*clusters {
-		return
-	}
 	nodes := brokers.FindRabbitMQ(t)
 	queue := rand.Text()
 	declare(t, nodes, queue)
@@ -41,9 +38,6 @@ func TestABlockedConnectionIsUnavailable(t *testing.T) {
 // TestChannelsOfABlockedBrokerAreClosed: what waits when the broker blocks gives up its channel, on which records were
 // left. However often that happens, none stays behind.
 func TestChannelsOfABlockedBrokerAreClosed(t *testing.T) {
-	if !*clusters {
-		return
-	}
 	nodes := brokers.FindRabbitMQ(t)
 	queue := rand.Text()
 	declare(t, nodes, queue)

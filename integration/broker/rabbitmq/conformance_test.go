@@ -4,7 +4,6 @@ package rabbitmq_test
 
 import (
 	"crypto/rand"
-	"flag"
 	"testing"
 	"time"
 
@@ -16,16 +15,11 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
-var clusters = flag.Bool("clusters", false, "run on RabbitMQ, as make relay-test does: scripts/with-rabbitmq.sh has started it")
-
 const timeout = 3 * time.Second
 
 // TestConformance runs the suite on what scripts/with-rabbitmq.sh has started. On a cluster the queues
 // are quorum queues, and what cuts connections is that a node is killed.
 func TestConformance(t *testing.T) {
-	if !*clusters {
-		return
-	}
 	nodes := brokers.FindRabbitMQ(t)
 	// All queues are made before the first broker is killed: RabbitMQ 3.10 does not bring back a
 	// quorum queue that was made within moments of a crash of all nodes.

@@ -28,9 +28,6 @@ import (
 
 // TestClassesOfRecords: what becomes of records has its class, and never takes good ones with it.
 func TestClassesOfRecords(t *testing.T) {
-	if !*clusters {
-		return
-	}
 	nodes := brokers.FindRabbitMQ(t)
 	full := rand.Text()
 	err := try(nodes.URLs[0], func(channel *amqp.Channel) error {
@@ -69,9 +66,6 @@ func TestClassesOfRecords(t *testing.T) {
 }
 
 func TestWrongCredentialsAreSaid(t *testing.T) {
-	if !*clusters {
-		return
-	}
 	nodes := brokers.FindRabbitMQ(t)
 	wrong := strings.Replace(nodes.URLs[0], "guest:guest", "guest:secret", 1)
 	s, err := rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{URLs: []string{wrong}, Queue: "any"})
@@ -95,9 +89,6 @@ func TestWrongCredentialsAreSaid(t *testing.T) {
 
 // TestANodeThatDoesNotAnswerLeavesTimeForTheOthers: it takes connections and says nothing.
 func TestANodeThatDoesNotAnswerLeavesTimeForTheOthers(t *testing.T) {
-	if !*clusters {
-		return
-	}
 	nodes := brokers.FindRabbitMQ(t)
 	queue := rand.Text()
 	declare(t, nodes, queue)
@@ -114,9 +105,6 @@ func TestANodeThatDoesNotAnswerLeavesTimeForTheOthers(t *testing.T) {
 // TestABadRecordDelaysOnlyItself: for a routing key that is forbidden, and for a record that is too large, the broker closes
 // the channel, on which others are on their way, and does not say which it is.
 func TestABadRecordDelaysOnlyItself(t *testing.T) {
-	if !*clusters {
-		return
-	}
 	nodes := brokers.FindRabbitMQ(t)
 	exchange, queue := rand.Text(), rand.Text()
 	declare(t, nodes, queue)
@@ -184,9 +172,6 @@ func TestABadRecordDelaysOnlyItself(t *testing.T) {
 // TestAConnectionThatIsCutIsNoMissingDestination: one call gives up, and with it the connection, on which another is
 // sending. What that could not send the broker has not answered for, and has not rejected.
 func TestAConnectionThatIsCutIsNoMissingDestination(t *testing.T) {
-	if !*clusters {
-		return
-	}
 	nodes := brokers.FindRabbitMQ(t)
 	queue := rand.Text()
 	err := try(nodes.URLs[0], func(channel *amqp.Channel) error {
@@ -232,9 +217,6 @@ func TestAConnectionThatIsCutIsNoMissingDestination(t *testing.T) {
 // to. Until another leads it, it rejects what comes by channels that were opened meanwhile, as a queue does that is full. It is away,
 // however: a destination that is missing would have the relay write to all that waits for it.
 func TestAQueueWithoutLeaderIsNoMissingDestination(t *testing.T) {
-	if !*clusters {
-		return
-	}
 	nodes := brokers.FindRabbitMQ(t)
 	if len(nodes.URLs) == 1 { // whose queues have no leader
 		return
@@ -287,9 +269,6 @@ func TestAQueueWithoutLeaderIsNoMissingDestination(t *testing.T) {
 // TestAQueueWithoutMajorityIsNoMissingDestination: that lasts, and so a connection to the node that is left is old. The queue of
 // the default exchange is known, and is asked.
 func TestAQueueWithoutMajorityIsNoMissingDestination(t *testing.T) {
-	if !*clusters {
-		return
-	}
 	nodes := brokers.FindRabbitMQ(t)
 	if len(nodes.URLs) == 1 {
 		return
@@ -329,9 +308,6 @@ func TestAQueueWithoutMajorityIsNoMissingDestination(t *testing.T) {
 // TestNothingOvertakesWhatIsRejected: a queue that is full rejects a record, and takes the next one. In order, as a log
 // relay publishes, each record is there before those behind it.
 func TestNothingOvertakesWhatIsRejected(t *testing.T) {
-	if !*clusters {
-		return
-	}
 	nodes := brokers.FindRabbitMQ(t)
 	queue := rand.Text()
 	err := try(nodes.URLs[0], func(channel *amqp.Channel) error {

@@ -53,6 +53,10 @@ type Traits struct {
 	// AsBegun resets the role and the path (the values), which decide where a statement looks for
 	// tables, and as which role. It is sent before the statement. It is empty if there are none.
 	AsBegun string
+	// StillBegun is true in the transaction that began at Session.Begun (the value). It is empty if AsBegun is.
+	StillBegun string
+	// Fence makes the savepoint that [Direct.Intact] looks for. It is empty if Intact needs none.
+	Fence string
 	// Exists selects a message and waits for undecided transactions about it.
 	Exists       string
 	Place        string                                       // the column with an event's place, NULL until it has one

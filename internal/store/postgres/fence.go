@@ -74,7 +74,9 @@ const asBegunSQL = `SELECT set_config('role', ?, false), set_config('search_path
 
 // removeSQL removes nothing in another transaction than the one that fenced: a function that has
 // ended it in SQL may have rolled back what others wrote in it.
-const removeSQL = `DELETE FROM {messages} WHERE id IN (?) AND (extract(epoch FROM now()) * 1000000)::bigint = ?`
+const removeSQL = `DELETE FROM {messages} WHERE id IN (?) AND ` + stillBegunSQL
+
+const stillBegunSQL = `(extract(epoch FROM now()) * 1000000)::bigint = ?`
 
 func (p *database) Remove(ctx context.Context, tx bun.IDB, session dialect.Session, ids []int64) (int, error) {
 	before, args := p.AsBegun(session)

@@ -62,7 +62,8 @@ func traits() dialect.Traits {
 		ReadOnly: `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'`,
 		Installed: `SELECT CASE WHEN table_schema = current_schema() THEN '' ELSE table_schema END AS "schema", left(table_name, -length(?0)) AS "prefix"
 FROM information_schema.tables WHERE right(table_name, length(?0)) = ?0`,
-		Notify: notifySQL, Session: sessionSQL, Within: withinSQL, AsBegun: asBegunSQL, Exists: `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`,
+		Notify: notifySQL, Session: sessionSQL, Within: withinSQL, AsBegun: asBegunSQL, StillBegun: stillBegunSQL,
+		Exists: `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`,
 		Held: heldSQL, Holds: `SELECT c.id AS claim_id, u.mid FROM {claims} c CROSS JOIN LATERAL unnest(c.message_ids) u(mid)`,
 		Place: "position", Unplaced: "e.position IS NULL", Last: "(SELECT h.position FROM {head} h WHERE h.id = 1)",
 		Once: "MATERIALIZED", Size: "cardinality(c.message_ids)", KeepConsumer: dialect.OnConsumer, KeepSlot: dialect.OnSlot,

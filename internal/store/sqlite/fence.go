@@ -41,9 +41,10 @@ func (s *database) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) (held
 			held = append(held, m.ID)
 		}
 	}
-	_, err = tx.NewRaw(`SAVEPOINT fence_of_asyncmonolith`).Exec(ctx)
-	return held, err
+	return held, s.Exec(ctx, tx, fencePoint)
 }
+
+const fencePoint = `SAVEPOINT fence_of_asyncmonolith`
 
 // Intact looks for the savepoint of the fence. Some errors, such as an interrupted write, make
 // SQLite roll back the whole transaction. If a consumer hides such an error, its next statements
