@@ -7,6 +7,8 @@ func durableMutants() []mutant {
 	return []mutant{
 		{"steps: not read", in("stepStorage.Load", replace("s.transactor.store.Steps.Read(…)", `"", true, error(nil)`)),
 			inOutbox("TestStepsGoOnWhereTheyStopped"), `got calls of the steps' functions`},
+		{"steps: an outage counts as an attempt", in("engine.ofStorage", never("class.Outage()")),
+			inOutbox("TestAnOutageDuringAStepDoesNotCount"), `poisoned messages: got 1, want none`},
 		{"steps: lost by a requeue",
 			in("dialect.Returning.RequeueAs", text("p.created_at, {now}, p.steps,", "p.created_at, {now}, NULL,")),
 			inOutbox("TestStepsStayWithAPoisonedMessage"), `got calls of the steps' functions`},

@@ -30,6 +30,8 @@ func logMutants() []mutant {
 				"_ = txn.InTx(ctx, s.runner.db, func(tx bun.Tx) error { b.sub.Role = \"\"; _, err := s.runner.store.Readers.Move(ctx, tx, b.sub, b.to); "+
 					"return err })"))),
 			inLog("TestTheCheckpointMovesWithTheWrites"), `want each of 20 once|want the fold of the log`},
+		{"projection: a ROLLBACK in SQL is not noticed", in("ReaderStore.Move", never(`before != ""`)),
+			inLog("TestAProjectionThatBreaksItsTransactionIsCounted/rolls_back_in_SQL/postgres"), `no rows in result set`},
 		{"projection: a timeout is never its own fault", in("projection.innocent",
 			replace("dberr.IsConnectionDoubtful(err) && dberr.ClassOf(err) != dberr.Timeout",
 				"(dberr.IsUnavailable(err) || dberr.ClassOf(err) == dberr.Timeout)")), inLog("TestAFailingStatementOfAProjectionIsParked"),
@@ -47,6 +49,8 @@ func scheduleMutants() []mutant {
 		{"schedule: a slow layer is cut off",
 			in("ScheduleStore.LockDue", replace("s.within(ctx, tx, limit)", "s.within(ctx, tx, min(limit, 5*time.Second))")),
 			inSchedule("TestASlowProduceLayerDoesNotBlockSchedules/postgres"), `all schedules fire|calls of the layer: got`},
+		{"schedule: a call that hangs counts for all", in("schedule.Processor.decodable", replace("p.aside.calls(row.ID)", "&p.abandoned")),
+			inSchedule("TestAScheduleThatHangsDoesNotStopTheOthers"), `in half an hour and error`},
 		{"schedule: a failure moves the fire time",
 			in("schedule.Processor.postpone", before("if row.Due() {…}", "change.AvailableAfter = row.Now.Time")),
 			inSchedule("TestAFailedFireKeepsItsScheduledTime/after_a_new_payload/postgres"), `got runs for`},
