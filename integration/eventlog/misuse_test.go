@@ -77,7 +77,6 @@ func TestAProjectionThatBreaksItsTransactionIsCounted(t *testing.T) {
 	}
 }
 
-
 // eachWithForeignKeys is testdb.EachWithEvents with a SQLite that checks foreign keys.
 func eachWithForeignKeys(t *testing.T, test func(t *testing.T, db *bun.DB)) {
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, testdb.Postgres(t)) })

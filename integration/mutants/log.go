@@ -26,9 +26,10 @@ func logMutants() []mutant {
 		{"log: streams are locked in the order given", in("appending.reserve", drop("slices.SortFunc")),
 			inLog("TestSeveralStreamsDoNotDeadlock"), `append to two streams`},
 		{"projection: the checkpoint moves in another transaction",
-			both(in("projection.batch.run", replace("b.runner.store.Readers.Move(…)", "true, error(nil)")), in("projection.shard.step", before("s.blameless.Store(0)",
-				"_ = txn.InTx(ctx, s.runner.db, func(tx bun.Tx) error { b.sub.Role = \"\"; _, err := s.runner.store.Readers.Move(ctx, tx, b.sub, b.to); "+
-					"return err })"))),
+			both(in("projection.batch.run", replace("b.runner.store.Readers.Move(…)", "true, error(nil)")),
+				in("projection.shard.step", before("s.blameless.Store(0)",
+					"_ = txn.InTx(ctx, s.runner.db, func(tx bun.Tx) error { b.sub.Role = \"\"; _, err := s.runner.store.Readers.Move(ctx, tx, b.sub, b.to); "+
+						"return err })"))),
 			inLog("TestTheCheckpointMovesWithTheWrites"), `want each of 20 once|want the fold of the log`},
 		{"projection: a ROLLBACK in SQL is not noticed", in("ReaderStore.Move", never(`before != ""`)),
 			inLog("TestAProjectionThatBreaksItsTransactionIsCounted/rolls_back_in_SQL/postgres"), `no rows in result set`},

@@ -180,7 +180,8 @@ func TestAGroupThatCouldNotEndIsTriedAgainSoon(t *testing.T) {
 	config := testapp.Fast()
 	config.Logger = lines.Logger()
 	w.Start(config)
-	testapp.Poll(t, "the first try", time.Minute, time.Millisecond, func() bool { return strings.Contains(lines.String(), "group cannot end") })
+	tried := func() bool { return strings.Contains(lines.String(), "group cannot end") }
+	testapp.Poll(t, "the first try", time.Minute, time.Millisecond, tried)
 	testapp.OK(t, tx.Rollback())
 	began := time.Now()
 	testapp.Poll(t, "the end", 2*time.Minute, time.Millisecond, func() bool { return len(w.ends()) == 1 })

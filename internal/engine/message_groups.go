@@ -28,7 +28,7 @@ const (
 	firstAside    = time.Second            // until a group that could not end is tried again; doubles up to mostAside
 	mostAside     = time.Minute
 	firstTry      = time.Second // for a group to end; statementTimeout when it is tried again
-	expectFor     = time.Second            // how long a group is looked for whose commit is not announced
+	expectFor     = time.Second // how long a group is looked for whose commit is not announced
 )
 
 // groupSweeper ends groups of messages that are done, see outbox.Group, and writes what waits for
@@ -191,7 +191,8 @@ func (s *groupSweeper) fireAll(ctx context.Context, names []string) (fired int, 
 
 // due returns the groups that were not tried before, and those that are to be tried again, the oldest first.
 func (s *groupSweeper) due(names []string, now time.Time) (fresh, again []string) {
-	maps.DeleteFunc(s.aside, func(_ string, w groupWait) bool { return w.until.Before(now.Add(-2 * mostAside)) }) // another process may have ended it
+	forgotten := now.Add(-2 * mostAside) // another process may have ended it
+	maps.DeleteFunc(s.aside, func(_ string, w groupWait) bool { return w.until.Before(forgotten) })
 	for _, name := range names {
 		if w, late := s.aside[name]; !late {
 			fresh = append(fresh, name)

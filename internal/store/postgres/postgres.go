@@ -64,7 +64,7 @@ func traits() dialect.Traits {
 FROM information_schema.tables WHERE right(table_name, length(?0)) = ?0`,
 		Notify: notifySQL, Session: sessionSQL, Within: withinSQL, AsBegun: asBegunSQL, StillBegun: stillBegunSQL,
 		Exists: `SELECT id FROM {messages} WHERE id = ? FOR UPDATE`,
-		Held: heldSQL, Holds: `SELECT c.id AS claim_id, u.mid FROM {claims} c CROSS JOIN LATERAL unnest(c.message_ids) u(mid)`,
+		Held:   heldSQL, Holds: `SELECT c.id AS claim_id, u.mid FROM {claims} c CROSS JOIN LATERAL unnest(c.message_ids) u(mid)`,
 		Place: "position", Unplaced: "e.position IS NULL", Last: "(SELECT h.position FROM {head} h WHERE h.id = 1)",
 		Once: "MATERIALIZED", Size: "cardinality(c.message_ids)", KeepConsumer: dialect.OnConsumer, KeepSlot: dialect.OnSlot,
 		Merge: dialect.OnConflict, AsRow: " AS r", Minute: "date_trunc('minute', {now})", KeepNamed: dialect.OnNamed, ShareLock: " FOR KEY SHARE",

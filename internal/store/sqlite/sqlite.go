@@ -39,7 +39,8 @@ func traits() dialect.Traits {
 		Installed: `SELECT '' AS "schema", substr(name, 1, length(name) - length(?0)) AS "prefix" FROM sqlite_master WHERE type = 'table' AND substr(name, -length(?0)) = ?0`,
 		Exists:    `UPDATE {messages} SET id = id WHERE id = ? RETURNING id`, // waits for the write lock
 		Held:      heldSQL, Holds: `SELECT c.id AS claim_id, j.value AS mid FROM {claims} c, json_each(c.message_ids) j`,
-		Fence: fencePoint, Place: "sequence", Unplaced: "0", Last: "(SELECT COALESCE(MAX(h.sequence), 0) FROM {events} h)", // 0: there is no lookup
+		Fence: fencePoint,
+		Place: "sequence", Unplaced: "0", Last: "(SELECT COALESCE(MAX(h.sequence), 0) FROM {events} h)", // 0: there is no lookup
 		Once: "MATERIALIZED", Size: "json_array_length(c.message_ids)", KeepConsumer: dialect.OnConsumer, KeepSlot: dialect.OnSlot,
 		Merge: dialect.OnConflict, AsRow: " AS r", Minute: "{now} - {now} % 60000000", KeepNamed: dialect.OnNamed,
 		KeyRates: "message_key_rates", KeyOf: "m.order_key, m.lane",
