@@ -90,11 +90,10 @@ mutants: ## Break the library on purpose, and check that the tests report it (10
 	@$(TEST_DATABASES) go run ./integration/mutants $(MUTANTS_ARGS)
 
 .PHONY: relay-test
-relay-test: ## Run the adapters of brokers on RabbitMQ, and on clusters of it and of NATS (7 minutes)
+relay-test: ## Run the adapters of brokers on clusters of RabbitMQ and NATS (5 minutes)
 	@scripts/need-gcc.sh
 	@scripts/need-rabbitmq.sh
 	$(call in-each,integration,NATS on three nodes,../$(WITH_POSTGRES) $(RELAY_TEST) ./broker/nats -args -clusters)
-	$(call in-each,integration,RabbitMQ on a node,../scripts/with-rabbitmq.sh $(RELAY_TEST) ./broker/rabbitmq)
 	$(call in-each,integration,RabbitMQ on three nodes,../scripts/with-rabbitmq.sh 3 $(RELAY_TEST) ./broker/rabbitmq)
 
 # The versions of PostgreSQL to test beside the installed one: any of 13 to 18.
@@ -142,7 +141,7 @@ check: modules fmt vet staticcheck unit databases
 	$(call step,all checks passed,true)
 
 .PHONY: rest
-rest: tidy-diff vet-all race mariadb apart tools rabbitmq some-mutants bench-once
+rest: tidy-diff vet-all race mariadb apart tools some-mutants bench-once
 	$(call step,the rest has passed,true)
 
 .PHONY: modules
@@ -198,7 +197,7 @@ UNIT_MODULES := . notify/pgxnotify pgxtx $(ADAPTERS) cmd/asyncmonolith
 # Packages of integration that run on several databases.
 DATABASE_PACKAGES := $(addprefix ./integration/,bustest dberr eventlog/... fxmodule handles notify ops otel outbox poison relay schedule store testdb txn)
 # Those that need more than a database: browsers, brokers, crashes of servers, programs.
-TOOL_PACKAGES := $(addprefix ./integration/,chaos cli console model newer broker/kafka broker/nats broker/sdkevents)
+TOOL_PACKAGES := $(addprefix ./integration/,chaos broker/rabbitmq cli console model newer broker/kafka broker/nats broker/sdkevents)
 # The units where goroutines meet. The others of the root module are functions of their arguments.
 RACE_PACKAGES = $(filter-out %/internal/arch %/schedule/cron,$(shell go list ./... ./notify/pgxnotify/...))
 PLAIN_PACKAGES := ./internal/arch ./schedule/cron ./cmd/asyncmonolith/... ./examples/... ./examples/transactions/... ./integration/mutants $(DATABASE_PACKAGES)
@@ -237,11 +236,7 @@ apart:
 
 .PHONY: tools
 tools:
-	$(call step,go test: browsers$(comma) brokers$(comma) crashes$(comma) programs,$(BENCH_ROWS) $(TEST) -skip '$(APART)' $(TOOL_PACKAGES) $(BENCH_ALONG))
-
-.PHONY: rabbitmq
-rabbitmq:
-	$(call step,go test: RabbitMQ,scripts/with-rabbitmq.sh $(TEST) ./integration/broker/rabbitmq $(BENCH_ALONG))
+	$(call step,go test: browsers$(comma) brokers$(comma) crashes$(comma) programs,$(BENCH_ROWS) scripts/with-rabbitmq.sh $(TEST) -p 4 -skip '$(APART)' $(TOOL_PACKAGES) $(BENCH_ALONG))
 
 .PHONY: some-mutants
 some-mutants:
@@ -254,7 +249,7 @@ console-all:
 .PHONY: bench-once
 bench-once:
 	$(call step,benchmarks at one iteration,$(BENCH_ROWS) go test -vet=off -run '^$$' -bench . -benchtime 1x -timeout 10m \
-		$(filter-out $(APART_PACKAGES) $(TOOL_PACKAGES) ./integration/broker/rabbitmq,$(BENCHMARKED)))
+		$(filter-out $(APART_PACKAGES) $(TOOL_PACKAGES),$(BENCHMARKED)))
 
 .PHONY: bench-all
 bench-all:
