@@ -376,6 +376,45 @@ func TestHandOffUnderAnotherPath(t *testing.T) {
 	r.MustStop()
 }
 
+// TestHandOffGoesOnAfterTheOriginOfIDsChanges, as with a restart of the server: the ids in reserve are of no use then.
+func TestHandOffGoesOnAfterTheOriginOfIDsChanges(t *testing.T) {
+	t.Parallel()
+	for name, produce := range map[string]func(p *producing, n int) error{
+		"a transaction": func(p *producing, n int) error { return p.inTx(p.Context(), n, nil) },
+		"a call": func(p *producing, n int) error {
+			return testapp.Second(p.Producer.Produce(p.Context(), p.DB, order{N: n}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := testdb.Postgres(t)
+			var reserved atomic.Int64
+			hooked := db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
+				if strings.Contains(query, "pg_get_serial_sequence") {
+					reserved.Add(1)
+				}
+			}))
+			p := newProducing(t, hooked, testdb.OpenPostgres(t, directDSN(t, db)))
+			r := p.Start(handOffConfig())
+			for reserved.Load() < 2 { // then there are many in reserve
+				p.warm()
+			}
+			p.execute("ALTER TABLE consumer_messages RENAME TO former", "CREATE TABLE consumer_messages (LIKE former INCLUDING ALL)",
+				"SELECT setval(pg_get_serial_sequence('consumer_messages', 'id'), 1000000)")
+			before := reserved.Load()
+			for n := range 2 {
+				testapp.OK(t, produce(p, n+1))
+				p.once(n + 1)
+			}
+			testapp.Eventually(t, "other ids are reserved", func() bool { return reserved.Load() > before })
+			if name == "a transaction" { // after the error of a call, nothing is handed off for a while
+				p.warm()
+			}
+			r.MustStop()
+		})
+	}
+}
+
 // TestHandOffByARoleWithFewRights: a role that may not use the sequence of messages, or not write
 // claims, produces as before.
 func TestHandOffByARoleWithFewRights(t *testing.T) {
