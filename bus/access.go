@@ -60,6 +60,7 @@ var _ = hooks.Provide(hooks.Functions{
 	},
 	"bus.Schema":   (*Registry).schema,
 	"bus.SetKey":   (*Registry).setKey,
+	"bus.SetKeyOf": func(c *ConsumerConfig, keyOf func(Codec, *Message) (string, error)) { c.keyOf = keyOf },
 	"bus.SetValue": (*ConsumerConfig).setValue,
 	"bus.Upcast": func(ctx context.Context, upcasters []Upcaster, schema int, text []byte) ([]byte, error) {
 		return schemas(upcasters).upcast(ctx, schema, text)

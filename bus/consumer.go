@@ -194,7 +194,8 @@ type ConsumerConfig struct {
 	// PayloadAliases are former names of the payload type.
 	PayloadAliases []string
 
-	renamed  map[string]string // current event names by former ones
+	keyOf    func(Codec, *Message) (string, error) // of a raw consumer; nil without
+	renamed  map[string]string                     // current event names by former ones
 	values   map[any]any
 	mistakes []string // of the options
 }
@@ -325,6 +326,8 @@ func (c Consumer) key(codec Codec, m *Message) (string, error) {
 		return m.Event.Stream, nil
 	case m.Value != nil:
 		return keyOf(m.Value), nil
+	case c.config.keyOf != nil:
+		return c.config.keyOf(codec, m)
 	}
 	value, err := c.decode(codec, m)
 	return keyOf(value), err

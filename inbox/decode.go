@@ -78,7 +78,11 @@ func (r *reader) understand(ctx context.Context, record, mapped broker.Record, e
 	a := arrival{record: record}
 	if err != nil {
 		// A shared topic may carry invalid events of other programs, which are ignored.
-		if kind := typeOf(mapped); kind != "" && r.receiver.types[kind] == "" || errors.Is(err, errNoEvent) && mapped.Body == nil {
+		kind := typeOf(mapped)
+		switch {
+		case errors.Is(err, errNoEvent) && mapped.Body == nil: // of a removed key: ignored whatever its type
+			return a
+		case kind != "" && r.receiver.types[kind] == "":
 			a.unknown = kind
 			return a
 		}

@@ -56,8 +56,13 @@ func insertToHandOff(ctx context.Context, s *store.Store, tx bun.Tx, rows []stor
 	if ids.IDs == nil {
 		return unwritten, nil
 	}
-	if ok, err := s.Outbox.InsertAs(ctx, tx, rows, ids, h.Planned); err != nil || !ok {
+	ok, err := s.Outbox.InsertAs(ctx, tx, rows, ids, h.Planned)
+	switch {
+	case err != nil:
 		return unwritten, err
+	case !ok:
+		h.Refused(ids)
+		return unwritten, nil
 	}
 	h.Add(messagesOf(rows, ids, now)...)
 	return handedOff, nil

@@ -17,8 +17,8 @@ import (
 // A log forwarder stores the event types that it publishes. While two releases run, a process that
 // lacks a type must not skip its events, or no process would publish them.
 
-// errLacksType is returned for an event that only another process can publish.
-var errLacksType = errors.New("relay: this process has no route for a type of events that the log forwarder publishes")
+// errNewer is returned for an event that only a newer process can publish.
+var errNewer = errors.New("only a newer process can publish it")
 
 // enter creates the forwarder's checkpoints, unless they exist.
 func (l *logForwarder) enter(ctx context.Context, s *services) error {

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
@@ -10,9 +11,10 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 )
 
-// errBehind releases a message that must not be published before an earlier one of its key.
+// errBehind releases a message that must not be published before an earlier one of its key, or for
+// which the batch has no time left.
 var errBehind error = &bus.OutcomeError{
-	Outcome: bus.Released, Err: errors.New("relay: an earlier message of the same key has not been published"),
+	Outcome: bus.Released, Err: errors.New("relay: an earlier message of the batch failed or took too long"),
 }
 
 // consume publishes a batch and returns each message's outcome. With bus.Ordered it publishes the
@@ -30,15 +32,13 @@ func (p *publishing) consume(ctx context.Context, batch []*bus.Message) error {
 	for i := range batch {
 		left[i] = i
 	}
-	for begun, first := time.Now(), true; len(left) > 0; first = false {
-		spent := time.Since(begun)
-		if !first && (spent > p.config.PublishTimeout/2 || ctx.Err() != nil) {
-			for _, i := range left {
-				fail(i, errBehind)
-			}
-			break
-		}
-		left = p.publishNext(ctx, p.config.PublishTimeout-spent, batch, left, stuck, fail)
+	begun := time.Now()
+	left = p.publishNext(ctx, begun, batch, left, stuck, fail)
+	for len(left) > 0 && ctx.Err() == nil && !p.isLate(begun) {
+		left = p.publishNext(ctx, begun, batch, left, stuck, fail)
+	}
+	for _, i := range left {
+		fail(i, errBehind)
 	}
 	if len(failed) == 0 {
 		return nil
@@ -46,10 +46,15 @@ func (p *publishing) consume(ctx context.Context, batch []*bus.Message) error {
 	return failed
 }
 
-// publishNext publishes those of the messages that no other of the same key precedes, and returns
-// the rest.
+// isLate reports whether a batch has used up the time for making records. The rest is the broker's.
+func (p *publishing) isLate(begun time.Time) bool {
+	return time.Since(begun) > p.config.PublishTimeout/2
+}
+
+// publishNext publishes those of the messages that no other of the same key precedes, as many as
+// become records in time. It returns the rest.
 func (p *publishing) publishNext(
-	ctx context.Context, timeout time.Duration, batch []*bus.Message, left []int, stuck map[string]bool, fail func(int, error),
+	ctx context.Context, begun time.Time, batch []*bus.Message, left []int, stuck map[string]bool, fail func(int, error),
 ) (rest []int) {
 	var records []broker.Record
 	var places []int
@@ -60,7 +65,7 @@ func (p *publishing) publishNext(
 		case ordered(m) && stuck[m.OrderingKey]:
 			fail(i, errBehind)
 			continue
-		case ordered(m) && taken[m.OrderingKey]:
+		case ordered(m) && taken[m.OrderingKey], len(records) > 0 && p.isLate(begun):
 			rest = append(rest, i)
 			continue
 		}
@@ -72,11 +77,21 @@ func (p *publishing) publishNext(
 		taken[m.OrderingKey] = true
 		records, places = append(records, record), append(places, i)
 	}
-	if len(records) > 0 {
-		for i, err := range p.publish(ctx, timeout, records) {
-			if err != nil {
-				fail(places[i], err)
-			}
+	if len(records) == 0 {
+		return rest
+	}
+	if ctx.Err() != nil { // the functions of the last record took too long: the broker is not to blame
+		last := len(places) - 1
+		for _, i := range places[:last] {
+			fail(i, errBehind)
+		}
+		fail(places[last], fmt.Errorf("relay: route and upcasters of a payload %q: %w", batch[places[last]].PayloadType, context.Cause(ctx)))
+		return rest
+	}
+	timeout := max(p.config.PublishTimeout-time.Since(begun), p.config.PublishTimeout/2)
+	for i, err := range p.publish(ctx, timeout, records) {
+		if err != nil {
+			fail(places[i], err)
 		}
 	}
 	return rest

@@ -93,7 +93,10 @@ func NewForwarder(name string, pub broker.Publisher, config Config, options ...b
 		bus.BatchSize(publishBatch), bus.Concurrency(publishAtOnce), bus.Timeout(p.config.PublishTimeout + publishGrace),
 		bus.Forwards(),
 	}
-	all = append(append(all, options...), outbox.WithCircuit(p.config.Circuit), p.refuse, contract.SetRelay(p.contract()))
+	all = append(
+		append(all, options...), outbox.WithCircuit(p.config.Circuit), p.refuse, contract.SetRelay(p.contract()),
+		func(c *bus.ConsumerConfig) { access.SetKeyOf(c, p.keyOf) },
+	)
 	return bus.ConsumeRaw(name, p.consume, p.payloadTypes, all...)
 }
 

@@ -41,7 +41,7 @@ func (s *shard) afterFailure(ctx context.Context, events []store.Event, err erro
 			s.wait(firstRetry, false)
 		}
 		return s.overtaken <= mostOvertaken, nil
-	case errors.Is(err, errLacksType):
+	case errors.Is(err, errNewer):
 		return false, s.leave(ctx, events[0], err)
 	case errors.Is(err, broker.ErrNoDestination):
 		s.away(err)
@@ -159,10 +159,10 @@ func (s *shard) giveUp(ctx context.Context, events []store.Event, err error) (mo
 	return err == nil, dberr.Wrap(err, "park an event")
 }
 
-// leave leaves a shard to a process that has the type of its next event.
+// leave leaves a shard to a process that can publish its next event.
 func (s *shard) leave(ctx context.Context, event store.Event, err error) error {
 	s.known = false
-	err = fmt.Errorf("%w: event %q at position %d", err, event.Type, event.Position)
+	err = fmt.Errorf("relay: event %q at position %d: %w", event.Type, event.Position, err)
 	s.failures++
 	if s.failures == 1 {
 		s.logger.Warn("log forwarder leaves a shard to other processes", "forwarder", s.name, "shard", s.number, "error", errorlog.Text(err))

@@ -103,7 +103,7 @@ func (s *shard) convertAll(ctx context.Context, b outgoingBatch, rows []store.Ev
 	for i, row := range rows {
 		current.Store(int64(i))
 		if !slices.Contains(s.stored, row.Type) {
-			b.failed, b.err = &row, errLacksType
+			b.failed, b.err = &row, fmt.Errorf("%w: this process has no route for its type", errNewer)
 			return b
 		}
 		var record broker.Record
@@ -114,6 +114,9 @@ func (s *shard) convertAll(ctx context.Context, b outgoingBatch, rows []store.Ev
 		})
 		if err != nil {
 			b.failed, b.err = &row, eventError{err}
+			if access.IsNewer(err) {
+				b.err = fmt.Errorf("%w: %w", errNewer, err)
+			}
 			return b
 		}
 		size += len(record.Body)

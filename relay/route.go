@@ -203,6 +203,23 @@ func (r *route) resolve(ctx context.Context, codec bus.Codec, m *bus.Message) (t
 	return to, nil
 }
 
+// keyOf returns the key that the payload of a stored message has, or "".
+func (p *publishing) keyOf(codec bus.Codec, m *bus.Message) (string, error) {
+	r := p.routes[m.PayloadType]
+	if r == nil || !r.keyed {
+		return "", nil
+	}
+	payload, err := access.Upcast(context.Background(), r.upcasters, m.Schema, m.Payload)
+	if err != nil {
+		return "", access.DecodeFailure(m, r.goType, err)
+	}
+	value, err := r.decode(codec, payload)
+	if err != nil {
+		return "", bus.Permanent(&bus.DecodeError{PayloadType: m.PayloadType, GoType: r.goType.String(), Err: err})
+	}
+	return value.(keyed).OrderingKey(), nil
+}
+
 // contract describes what is published.
 func (p *publishing) contract() contract.Relay {
 	c := contract.Relay{Source: p.config.Source, Content: p.config.ContentType}

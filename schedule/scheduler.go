@@ -275,6 +275,7 @@ func (s *Scheduler) encode(payload bus.Payload, headers map[string]string) (payl
 		m := bus.Message{PayloadType: payloadType, Payload: text, Value: payload, Headers: headers}
 		schema = access.Schema(s.registry, &m)
 		if err = access.CheckMessage(&m, s.config.MaxPayload); err == nil {
+			m.Value = nil // a fire has only the stored payload to read the key from
 			err = access.SetKey(s.registry, &m)
 		}
 	}

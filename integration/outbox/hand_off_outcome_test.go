@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,9 +15,11 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // TestHandOffOfAnUnknownCommit: the answer to a commit is lost. Its messages run once, and none counts
@@ -76,6 +79,67 @@ func TestHandOffOfACommitThatTheServerIsStillAt(t *testing.T) {
 		t.Errorf("got %d crashes and %d recovered claims, want the claim given back", s.Crashed, s.Recovered)
 	}
 }
+
+// TestHandOffOfACommitThatOnlySeemsToBeDone: the server ends the session of a transactional consumer at its commit, and a
+// producer replaces the consumer's message before the processor looks for it.
+func TestHandOffOfACommitThatOnlySeemsToBeDone(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	var claims atomic.Int64
+	var replaced atomic.Pointer[chan struct{}]
+	hooked := db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
+		if isHandOff(query) {
+			claims.Add(1)
+		} else if done := replaced.Load(); done != nil && strings.HasPrefix(query, "SELECT id FROM") { // it looks for the message
+			<-*done
+		}
+	}))
+	past := testdb.OpenPostgres(t, directDSN(t, db))
+	p := newProducing(t, hooked, past)
+	producer := p.Producer
+	p.App = testapp.New(t, hooked, bus.Consume("c", p.consume),
+		outbox.ConsumeTx("first", func(ctx context.Context, tx bun.Tx, r testapp.Refund) error {
+			n, err := strconv.Atoi(r.ID)
+			if err != nil {
+				return err
+			}
+			return testapp.Second(producer.Produce(ctx, tx, order{N: n}))
+		}))
+	producer = p.Producer
+	config := handOffConfig()
+	config.LeaseDuration = 20 * time.Second // a commit that takes a quarter of it hands nothing over
+	r := p.Start(config)
+	p.warm()
+	h := p.hang()
+	for n, claimed := 0, false; !claimed; {
+		n++
+		before := claims.Load()
+		p.Produce(testapp.Refund{ID: fmt.Sprint(10_000 + n)}, outbox.InsertID("it"))
+		h.waits(1)
+		claimed = claims.Load() > before
+		done := make(chan struct{})
+		replaced.Store(&done)
+		go func() {
+			defer close(done)
+			_, err := producer.Produce(context.WithoutCancel(t.Context()), past, testapp.Refund{ID: fmt.Sprint(n)},
+				outbox.InsertID("it", outbox.Replace()))
+			if err != nil {
+				t.Error(err)
+			}
+		}()
+		testapp.Eventually(t, "the producer waits for the row", func() bool {
+			return p.look("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype IN ('transactionid', 'tuple') AND pid IN "+ofThis) > 0
+		})
+		p.execute("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE NOT granted AND locktype = 'advisory' AND pid IN " + ofThis)
+		<-done
+		p.once(n)
+	}
+	h.free()
+	r.MustStop()
+}
+
+// ofThis are the sessions of this database.
+const ofThis = "(SELECT pid FROM pg_stat_activity WHERE datname = current_database())"
 
 // TestHandOffOfACommitPastTheStop: a commit hangs while the processor stops. Run returns in time, and
 // another process consumes what commits later.
@@ -310,6 +374,45 @@ func TestHandOffUnderAnotherPath(t *testing.T) {
 		t.Errorf("got %d runs of a message of the tenant's, want none", runs)
 	}
 	r.MustStop()
+}
+
+// TestHandOffGoesOnAfterTheOriginOfIDsChanges, as with a restart of the server: the ids in reserve are of no use then.
+func TestHandOffGoesOnAfterTheOriginOfIDsChanges(t *testing.T) {
+	t.Parallel()
+	for name, produce := range map[string]func(p *producing, n int) error{
+		"a transaction": func(p *producing, n int) error { return p.inTx(p.Context(), n, nil) },
+		"a call": func(p *producing, n int) error {
+			return testapp.Second(p.Producer.Produce(p.Context(), p.DB, order{N: n}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := testdb.Postgres(t)
+			var reserved atomic.Int64
+			hooked := db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
+				if strings.Contains(query, "pg_get_serial_sequence") {
+					reserved.Add(1)
+				}
+			}))
+			p := newProducing(t, hooked, testdb.OpenPostgres(t, directDSN(t, db)))
+			r := p.Start(handOffConfig())
+			for reserved.Load() < 2 { // then there are many in reserve
+				p.warm()
+			}
+			p.execute("ALTER TABLE consumer_messages RENAME TO former", "CREATE TABLE consumer_messages (LIKE former INCLUDING ALL)",
+				"SELECT setval(pg_get_serial_sequence('consumer_messages', 'id'), 1000000)")
+			before := reserved.Load()
+			for n := range 2 {
+				testapp.OK(t, produce(p, n+1))
+				p.once(n + 1)
+			}
+			testapp.Eventually(t, "other ids are reserved", func() bool { return reserved.Load() > before })
+			if name == "a transaction" { // after the error of a call, nothing is handed off for a while
+				p.warm()
+			}
+			r.MustStop()
+		})
+	}
 }
 
 // TestHandOffByARoleWithFewRights: a role that may not use the sequence of messages, or not write

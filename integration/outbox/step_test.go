@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,6 +93,31 @@ func TestStepSaysWhatItCannotDo(t *testing.T) {
 	if _, err := p.ProcessNext(t.Context()); err == nil {
 		t.Error("a database that is closed: got no error")
 	}
+}
+
+// TestStepLimitsItsStatements: no lost connection holds ProcessNext up for long.
+func TestStepLimitsItsStatements(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var mu sync.Mutex
+		var unlimited []string
+		db = db.WithQueryHook(testapp.QueryHook(func(ctx context.Context, query string) {
+			mu.Lock()
+			defer mu.Unlock()
+			// Bun's own statements have their limit elsewhere.
+			if _, limited := ctx.Deadline(); !limited && query != "BEGIN" && query != "COMMIT" {
+				unlimited = append(unlimited, query)
+			}
+		}))
+		a := testapp.New(t, db, testapp.Consumed("plain"), testapp.Consumed("keyed", bus.Ordered(bus.BlockKey)),
+			testapp.Consumed("limited", bus.GlobalConcurrency(1)))
+		a.Produce(order{ID: "1"}, outbox.OrderingKey("k"))
+		p := newProcessor(a, testapp.Fast())
+		unlimited = nil
+		if n := steps(t.Context(), a, p); n != 3 || len(unlimited) > 0 {
+			t.Errorf("got %d messages and statements without a time limit: %q, want 3 and none", n, unlimited)
+		}
+	})
 }
 
 func TestStepGivesBackWhatIsCancelled(t *testing.T) {

@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,9 +11,11 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
+	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
 // keyedOrder gives orders one key.
@@ -71,4 +74,35 @@ func TestOrderAcrossAFailure(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAnOrderedForwarderReadsTheKeyOfAStoredPayload: neither a schedule nor a record without a key has another.
+func TestAnOrderedForwarderReadsTheKeyOfAStoredPayload(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		in, out := newBroker(), newBroker()
+		forwarder := relay.NewForwarder("on", out, relay.Config{Source: "/on", Routes: []relay.Route{relay.To[fareV2]("fares")}},
+			bus.Ordered(bus.BlockKey))
+		s := receives(t, db, inbox.NewReceiver("from-shop", in.subscribe(), inbox.Accept[fareV2]()), forwarder)
+		scheduler := s.Scheduler()
+		id := testapp.Must[int64](t)(scheduler.Create(t.Context(), db, fareV2{1}, "@yearly", "UTC"))
+		testapp.OK(t, scheduler.Trigger(t.Context(), db, id))
+		fires := testapp.Must[*schedule.Processor](t)(schedule.NewProcessor(db, s.Registry, s.Producer, schedule.ProcessorConfig{}))
+		if n := testapp.Must[int](t)(fires.FireDue(t.Context())); n != 1 {
+			t.Errorf("got %d schedules fired, want 1", n)
+		}
+		record := fare("1", "1", `{"amount":7}`)
+		record.Key = ""
+		in.put(record)
+		s.run()
+		s.Start(testapp.Fast())
+		testapp.Eventually(t, "both are published", func() bool { return len(out.all()) == 2 || len(s.Poisoned()) > 0 })
+		var keys []string
+		for _, record := range out.all() {
+			keys = append(keys, record.Key)
+		}
+		if slices.Sort(keys); !slices.Equal(keys, []string{"k1", "k7"}) {
+			t.Errorf("got the keys %q and poisoned %+v, want k1 and k7", keys, s.Poisoned())
+		}
+	})
 }

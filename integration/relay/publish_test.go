@@ -274,6 +274,68 @@ func TestAProbeThatIsNotTakenClosesTheCircuit(t *testing.T) {
 	}
 }
 
+// TestSlowRoutesAreNoOutage: a batch takes longer than its timeout, since the functions of its routes do.
+func TestSlowRoutesAreNoOutage(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		const n, each = 256, 50 * time.Millisecond
+		b, circuit := newBroker(), new(outbox.Circuit)
+		a := newApp(slowly(b, circuit, func(order) time.Duration { return each }))
+		for i := range n {
+			a.ProduceAt(ctx, order{ID: fmt.Sprint(i)})
+		}
+		begun := time.Now()
+		r := a.StartWith(ctx, outbox.ProcessorConfig{})
+		testapp.Sooner(t, "all are published", func() bool {
+			if _, reason, open := circuit.Tripped(); open {
+				t.Fatalf("circuit: got it open for %v, want it closed", reason)
+			}
+			return a.Empty()
+		})
+		r.MustStop()
+		if took := time.Since(begun); len(b.all()) != n || took > 2*n*each {
+			t.Errorf("got %d published after %s, want %d after little more than the %s of the functions", len(b.all()), took, n, n*each)
+		}
+	})
+}
+
+// TestARouteThatTakesTooLongFailsItsMessage, and neither the others of its batch nor the broker.
+func TestARouteThatTakesTooLongFailsItsMessage(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		b, circuit := newBroker(), new(outbox.Circuit)
+		a := newApp(slowly(b, circuit, func(o order) time.Duration {
+			if o.ID == "2" {
+				return 11 * time.Second // more than the timeout of 10 s
+			}
+			return time.Millisecond
+		}, bus.MaxAttempts(2)))
+		for i := range 5 {
+			a.ProduceAt(ctx, order{ID: fmt.Sprint(i)})
+		}
+		r := a.StartWith(ctx, outbox.ProcessorConfig{})
+		testapp.Sooner(t, "it is poisoned and the others are published", func() bool {
+			if _, reason, open := circuit.Tripped(); open {
+				t.Fatalf("circuit: got it open for %v, want it closed", reason)
+			}
+			return a.Empty()
+		})
+		r.MustStop()
+		if rows := a.Poisoned(); len(rows) != 1 || rows[0].Attempts != 2 || !strings.Contains(rows[0].Errors, "relay: route and upcasters") ||
+			len(b.all()) != 4 {
+			t.Errorf("got %d published and poisoned %+v, want 4, and the one after 2 attempts", len(b.all()), rows)
+		}
+	})
+}
+
+// slowly is a forwarder of orders whose MapPayload takes as long as it is told.
+func slowly(b broker.Publisher, circuit *outbox.Circuit, takes func(order) time.Duration, options ...bus.ConsumerOption) bus.Consumer {
+	route := relay.To[order]("orders", relay.MapPayload(func(o order) (public, error) {
+		<-time.After(takes(o))
+		return public{Number: o.ID}, nil
+	}))
+	return relay.NewForwarder("to-broker", b, relay.Config{Source: shop, Circuit: circuit, Routes: []relay.Route{route}},
+		append(options, bus.Concurrency(1))...)
+}
+
 // public is what others are told of an order.
 type public struct {
 	Number string `json:"number"`

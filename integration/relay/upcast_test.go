@@ -189,3 +189,42 @@ func TestReceivedEventsAreUpcast(t *testing.T) {
 		}
 	})
 }
+
+// TestALogForwarderLeavesANewerSchemaToANewerProcess: it neither halts nor parks the event, and publishes what precedes it.
+// Promise: upcast
+func TestALogForwarderLeavesANewerSchemaToANewerProcess(t *testing.T) {
+	t.Parallel()
+	for name, park := range map[string]bool{"halts": false, "parks": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+				s := newShelf()
+				forwarder := func(route relay.Route) relay.LogForwarder {
+					return relay.NewLogForwarder("fares", s, relay.LogConfig{Source: shop, Routes: []relay.Route{route}, ParkFailures: park,
+						MaxAttempts: 1})
+				}
+				older, newer := fares(t, db, eventlog.Event[fareV1]()), fares(t, db, eventlog.Event[fareV2]())
+				write := func(l *ledger, event bus.Payload) {
+					l.inTx(func(ctx context.Context, tx bun.Tx) error {
+						return testapp.Second(l.log.Append(ctx, tx, "fare-k", eventlog.AnyVersion, event))
+					})
+				}
+				write(older, fareV1{1})
+				write(newer, fareV2{2})
+				write(older, fareV1{3})
+				r, _ := older.runs(forwarder(relay.To[fareV1]("fares")))
+				testapp.Eventually(t, "the older process says what it waits for", func() bool {
+					return strings.Contains(older.stats(r).LastError, `schema 2 is unknown`)
+				})
+				if stats := older.stats(r); stats.Halted > 0 || stats.Parked > 0 || len(s.all()) != 1 {
+					t.Fatalf("got %+v and %d records, want none halted or parked, and the record before it", stats, len(s.all()))
+				}
+				newer.runs(forwarder(relay.To[fareV2]("fares")))
+				testapp.Eventually(t, "all are published", newer.done)
+				if all := s.all(); len(all) != 3 || string(all[1].Body) != `{"cents":2}` {
+					t.Errorf("got %+v, want all three, in order", all)
+				}
+			})
+		})
+	}
+}

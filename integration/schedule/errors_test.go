@@ -243,3 +243,21 @@ func TestTelemetryThatKeepsABatchFiresNothing(t *testing.T) {
 type hiding struct{ err error }
 
 func (h hiding) Send(context.Context, bun.IDB, ...*bus.Message) error { return h.err }
+
+// lane is a payload with its own key.
+type lane struct {
+	Name string `json:"name"`
+}
+
+func (lane) PayloadType() string   { return "lane" }
+func (l lane) OrderingKey() string { return l.Name }
+
+// TestAScheduleThatCouldNotFireForLackOfAKeyIsRefused: a consumer of undecoded messages cannot read the payload's own key.
+func TestAScheduleThatCouldNotFireForLackOfAKeyIsRefused(t *testing.T) {
+	t.Parallel()
+	raw := bus.ConsumeRaw("raw", func(context.Context, []*bus.Message) error { return nil }, []string{"lane"}, bus.Ordered(bus.BlockKey))
+	a := testapp.New(t, testdb.SQLite(t), raw)
+	if _, err := a.Scheduler().Create(t.Context(), a.DB, lane{"a"}, "@yearly", "UTC"); !errors.Is(err, bus.ErrNoKey) {
+		t.Errorf("got %v, want ErrNoKey", err)
+	}
+}

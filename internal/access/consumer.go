@@ -34,6 +34,9 @@ var (
 	// eventlog.Types has as a former name. It returns other payload types unchanged.
 	NewestName = hooks.Function[func(c *bus.ConsumerConfig, payloadType string) string]("bus.NewestName")
 
+	// SetKeyOf has a consumer made by bus.ConsumeRaw read a message's own key from its stored payload.
+	SetKeyOf = hooks.Function[func(c *bus.ConsumerConfig, keyOf func(bus.Codec, *bus.Message) (string, error))]("bus.SetKeyOf")
+
 	// SetValue stores a setting of another package than bus. As with context values, key should be of
 	// an unexported type of that package.
 	SetValue = hooks.Function[func(c *bus.ConsumerConfig, key, value any)]("bus.SetValue")

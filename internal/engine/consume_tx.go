@@ -255,6 +255,9 @@ func (t *consumerTx) commit(tasks []*task) error {
 		return nil
 	}
 	if class := dberr.ClassOf(err); class != dberr.Conflict && (t.ctx.Err() != nil || class.Outage() || class == dberr.Timeout) {
+		if t.wakeups != nil {
+			t.wakeups.Abandon() // a message that was replaced meanwhile is gone as well, so nothing is handed over
+		}
 		return t.transactor.afterLostCommit(context.WithoutCancel(t.ctx), tasks[0], err)
 	}
 	return ofTransaction("commit", err)

@@ -50,6 +50,9 @@ func (ho *handOffs) IDs(n int) (handoff.IDs, time.Time) {
 	return ids, ho.dispatcher.pollState.clock(time.Now())
 }
 
+// Refused implements [handoff.Receiver].
+func (ho *handOffs) Refused(ids handoff.IDs) { ho.ids.refused(ids.Origin, time.Now()) }
+
 // loop keeps ids of messages in reserve until ctx ends.
 func (ho *handOffs) loop(ctx context.Context) {
 	retry := outage.NewRetry()
@@ -187,6 +190,7 @@ func (r *reservation) Insert(ctx context.Context, origin string) (claimed bool, 
 	claimed, err = ho.store.Outbox.InsertHandOff(ctx, ho.db, rows, handoff.IDs{IDs: h.Messages, Origin: origin}, h)
 	if err != nil && ctx.Err() == nil {
 		ho.failed(err, time.Now())
+		ho.ids.refused(origin, time.Now())
 	}
 	return claimed, err
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"sync"
+	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/handoff"
 )
@@ -14,8 +15,9 @@ const reservedIDs = 1000
 type idReserve struct {
 	low chan struct{} // of size 1: more are needed
 
-	mu  sync.Mutex
-	ids handoff.IDs
+	mu   sync.Mutex
+	ids  handoff.IDs
+	kept time.Time // refused ids are kept until then
 }
 
 // take removes and returns n ids, or none if there are not as many.
@@ -45,4 +47,15 @@ func (r *idReserve) add(ids handoff.IDs) {
 		return
 	}
 	r.ids.IDs = append(r.ids.IDs, ids.IDs...)
+}
+
+// refused drops ids whose origin is not that of the database any more, as after a restart of the
+// server. It does so at most once per handOffRest, because a search_path may lead single
+// transactions to another table.
+func (r *idReserve) refused(origin string, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if origin == r.ids.Origin && !now.Before(r.kept) {
+		r.ids.IDs, r.kept = nil, now.Add(handOffRest)
+	}
 }

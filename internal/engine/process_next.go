@@ -211,7 +211,9 @@ func (r *run) endGroups() error {
 
 // claimKeyed claims one message with a key, or a batch.
 func (r *run) claimKeyed(wants []store.Want) (bool, error) {
-	names, err := r.processor.store.Claims.KeyedConsumers(r.ctx, r.processor.db)
+	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
+	names, err := r.processor.store.Claims.KeyedConsumers(ctx, r.processor.db)
+	cancel()
 	if err != nil {
 		return false, err
 	}
