@@ -37,7 +37,9 @@ func (w *work) step(ctx context.Context) (wait time.Duration, over bool, err err
 		return 0, err == nil, err
 	}
 	if tried(row) {
-		w.leave() // other operations can run meanwhile
+		if w.leave() {
+			w.look() // other operations can run meanwhile
+		}
 		return trialTick, false, w.judge(within, row)
 	}
 	if !w.enter() {
