@@ -109,9 +109,11 @@ func (r *Runner) poll(ctx context.Context, only int64) {
 // take begins work on free operations. It returns when to poll again, or that the only operation
 // is over.
 func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) (wait time.Duration, over bool, err error) {
+	within, cancel := context.WithTimeout(ctx, stepTime) // a dead connection must not stop the runner
+	defer cancel()
 	states := names(Waiting, Canary, Running)
 	rows, err := r.service.store.Operations.List(
-		ctx, r.service.config.DB, store.OperationFilter{ID: only, States: states, OldestFirst: true}, mostOpen,
+		within, r.service.config.DB, store.OperationFilter{ID: only, States: states, OldestFirst: true}, mostOpen,
 	)
 	if err != nil {
 		return lookEvery, false, err
@@ -134,7 +136,7 @@ func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) 
 			continue
 		}
 		leased, err := r.service.store.Operations.Lease(
-			ctx, r.service.config.DB, store.OperationFilter{ID: row.ID, States: states, Free: true}, r.owner, lease,
+			within, r.service.config.DB, store.OperationFilter{ID: row.ID, States: states, Free: true}, r.owner, lease,
 		)
 		switch {
 		case err != nil:

@@ -52,7 +52,10 @@ func (w *work) step(ctx context.Context) (wait time.Duration, over bool, err err
 		return 0, err == nil, err
 	}
 	if kind.apply != nil {
-		return 0, true, w.apply(ctx, kind, row, target)
+		if ours, err := w.begun(ctx); err != nil || !ours { // it was undone or taken over
+			return 0, err == nil, err
+		}
+		return 0, true, w.apply(ctx, kind, target)
 	}
 	if paused, err := w.comesBack(within, row); err != nil || paused {
 		return 0, paused, err

@@ -81,3 +81,29 @@ func TestAMissingLeaseCausesNoBusyLoop(t *testing.T) {
 		})
 	}
 }
+
+// TestEachStatementOfARunnerHasATimeLimit: a connection that never answers delays a runner by seconds, and no longer.
+func TestEachStatementOfARunnerHasATimeLimit(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var asked atomic.Int64
+		p := newParking(t, db.WithQueryHook(testapp.QueryHook(func(ctx context.Context, query string) {
+			if ctx.Value(marked{}) == nil || !strings.Contains(query, "message_operations") {
+				return
+			}
+			asked.Add(1)
+			if _, limited := ctx.Deadline(); !limited {
+				t.Errorf("%s: want a time limit", query)
+			}
+		})))
+		p.park("account-1", 1)
+		p.bad = func(int) bool { return false }
+		s := operator.As(p.service, someone(ops.Administrator))
+		o := planned(t, s, ops.RetryParked, ops.Target{Projection: "balances"})
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "mended"}))
+		p.run(func() { awaitState(t, s, o.ID, ops.Done) })
+		if asked.Load() == 0 {
+			t.Error("the runner has not asked for operations")
+		}
+	})
+}
