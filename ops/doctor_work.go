@@ -267,6 +267,9 @@ func stillness(row store.Operation, runners bool) (text, remedy string) {
 		return fmt.Sprintf("Due for %s, but no live process runs operations.", late()), cure
 	case awaits(row, runnerLate):
 		return fmt.Sprintf("Due for %s, but no process runs it.", late()), "Start another process that runs operations."
+	case longCanary(row) != "":
+		return "The canary waits: " + longCanary(row) + ".",
+			"Start or resume their consumer, and the operation continues. Or stop the operation."
 	default:
 		return "", ""
 	}

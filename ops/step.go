@@ -40,7 +40,11 @@ func (w *work) step(ctx context.Context) (wait time.Duration, over bool, err err
 		if w.leave() {
 			w.look() // other operations can run meanwhile
 		}
-		return trialTick, false, w.judge(within, row)
+		wait := trialTick
+		if longCanary(row) != "" {
+			wait = lease / 3
+		}
+		return wait, false, w.judge(within, row)
 	}
 	if !w.enter() {
 		return trialTick, false, w.change(within, store.OperationChange{Lease: lease})
