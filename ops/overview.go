@@ -107,7 +107,9 @@ type part struct {
 // parts are all parts, in the order in which they are read.
 func parts() []part {
 	return []part{
-		{"queues", (*Service).seeQueues, func(o *summary, last summary) { o.Queues = last.Queues }},
+		{"queues", func(s *Service, ctx context.Context, o *summary, last summary) error {
+			return s.seeQueues(ctx, s.config.ReadDB, o, last)
+		}, func(o *summary, last summary) { o.Queues = last.Queues }},
 		{"minutes", seen(func(s *Service, ctx context.Context, db bun.IDB, o *summary) (err error) {
 			o.Minutes, err = minutes.Read(ctx, db, s.store, time.Hour)
 			return err
@@ -172,11 +174,11 @@ const queuesWithin = 2 * lookTime
 
 // seeQueues reads the queues, and then what stops their consumers: if that cannot be read, the last
 // reasons stay.
-func (s *Service) seeQueues(ctx context.Context, o *summary, last summary) error {
-	if err := s.countQueues(ctx, o, last); err != nil {
+func (s *Service) seeQueues(ctx context.Context, db *bun.DB, o *summary, last summary) error {
+	if err := s.countQueues(ctx, db, o, last); err != nil {
 		return err
 	}
-	stopped, err := lookFor(ctx, s, lookTime, func(ctx context.Context, db bun.IDB) ([]admin.Queue, error) {
+	stopped, err := lookIn(ctx, s, db, lookTime, func(ctx context.Context, db bun.IDB) ([]admin.Queue, error) {
 		return withStops(ctx, s.admin, db, o.Queues)
 	})
 	if err != nil {
@@ -192,9 +194,9 @@ const states, unhandled = "states", "unhandled messages"
 
 // countQueues counts all queues, or each by itself if that takes too long. A queue that still takes
 // too long keeps its last counts.
-func (s *Service) countQueues(ctx context.Context, o *summary, last summary) error {
+func (s *Service) countQueues(ctx context.Context, db *bun.DB, o *summary, last summary) error {
 	count := func(reported bool, limit time.Duration, names ...string) ([]admin.Queue, error) {
-		return lookFor(ctx, s, limit, func(ctx context.Context, db bun.IDB) ([]admin.Queue, error) {
+		return lookIn(ctx, s, db, limit, func(ctx context.Context, db bun.IDB) ([]admin.Queue, error) {
 			return countQueues(ctx, s.admin, db, names, reported)
 		})
 	}
@@ -206,7 +208,7 @@ func (s *Service) countQueues(ctx context.Context, o *summary, last summary) err
 		o.Queues = all
 		return err
 	}
-	names, nameless := lookFor(ctx, s, lookTime, s.store.Pending.StoredConsumers)
+	names, nameless := lookIn(ctx, s, db, lookTime, s.store.Pending.StoredConsumers)
 	if nameless != nil {
 		return err
 	}
