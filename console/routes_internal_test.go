@@ -171,6 +171,7 @@ func TestNarrowedTargets(t *testing.T) {
 	}
 	for _, f := range []poison.Filter{
 		{Consumer: "0"}, {PayloadType: "false"}, {Fingerprint: "0"}, {OrderingKey: "0"}, {MessageID: id}, {Error: "0"},
+		{TraceID: "0af7651916cd43dd8448eb211c80319c"},
 		{PoisonedAfter: time.Unix(1_700_000_000, 0).UTC()}, {PoisonedBefore: time.UnixMicro(1_700_000_000_123_456).UTC()},
 	} {
 		o := operation{ops.Operation{Target: ops.Target{Poisoned: &f}}}

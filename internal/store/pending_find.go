@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/hex"
 	"strings"
 	"time"
 
@@ -15,6 +16,15 @@ import (
 type PendingSearch struct {
 	MessageID uuid.UUID
 	Headers   []string // parts of headers as they are stored
+}
+
+// TraceHeader returns the part of stored headers that the messages of a trace have, or "" for what is
+// no trace id.
+func TraceHeader(id string) string {
+	if text, err := hex.DecodeString(id); err != nil || len(text) != 16 {
+		return ""
+	}
+	return `"traceparent":"00-` + strings.ToLower(id) + "-"
 }
 
 // FindPlace is how far a search has come. It searches by row ids, from a start outwards.
