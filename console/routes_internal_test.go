@@ -4,6 +4,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"reflect"
 	"regexp"
 	"slices"
@@ -187,6 +188,10 @@ func TestNarrowedTargets(t *testing.T) {
 		if about := (operation{o}).About(); strings.Contains(about, "all of them") {
 			t.Errorf("%+v: got %q", o, about)
 		}
+	}
+	none := &params{values: url.Values{"message": {uuid.Nil.String()}}}
+	if f := none.poisoned(); none.wrong == "" {
+		t.Errorf("a message id of zeros: got %+v, which selects all", f.Filter)
 	}
 	all := operation{ops.Operation{Target: ops.Target{Poisoned: &poison.Filter{}}}}
 	if about := all.About(); about != "poisoned messages, all of them" {

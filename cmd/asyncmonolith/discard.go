@@ -43,7 +43,7 @@ can be undone until then. --exported deletes at once the messages in a file of p
   asyncmonolith discard --consumer mail --poisoned-before 2025-01-01 --yes --reason "too old to matter"`,
 	})
 	c.RunE = d.run
-	c.Flags().StringVar(&d.exported, "exported", "", "messages in a file of poisoned export --show-payloads")
+	c.Flags().Var(selecting{&d.exported}, "exported", "messages in a file of poisoned export --show-payloads")
 	_ = c.MarkFlagFilename("exported")
 	return c
 }

@@ -32,8 +32,8 @@ messages and shows its progress. --key explains the first messages of a key.`,
   asyncmonolith explain --consumer mail --key customer-17`,
 		RunE: e.app.onSession(e.run),
 	}
-	c.Flags().StringVar(&e.key, "key", "", "ordering key: explain its first messages")
-	c.Flags().StringVar(&e.consumer, "consumer", "", "consumer, with --key")
+	c.Flags().Var(selecting{&e.key}, "key", "ordering key: explain its first messages")
+	c.Flags().Var(selecting{&e.consumer}, "consumer", "consumer, with --key")
 	_ = c.RegisterFlagCompletionFunc("consumer", e.app.completeFlag(consumerNames))
 	return c
 }
@@ -88,7 +88,7 @@ func (e *explainCommand) idsOf(ctx context.Context, session *operator.Session, a
 	filter := poison.Filter{}
 	message, failed := uuid.Parse(arg)
 	switch {
-	case failed == nil && len(arg) == 36:
+	case failed == nil && len(arg) == 36 && message != uuid.Nil:
 		filter.MessageID = message
 	case len(arg) == 32 && strings.Trim(arg, "0123456789abcdef") == "":
 		filter.TraceID = arg
