@@ -11,12 +11,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 )
 
 // uncountable is a database with poisoned messages of fast, and messages of slow, which cannot be counted in time
-// once slowed.
-func uncountable(t *testing.T, slowed *atomic.Bool) (a *testapp.App, db *bun.DB) {
+// once slowed. Where it is broken, no queue can be.
+func uncountable(t *testing.T, slowed, broken *atomic.Bool) (a *testapp.App, db *bun.DB) {
 	t.Helper()
 	dsn := testdb.PostgresDSN(t)
 	a, _ = testapp.NewPoisoned(t, testdb.OpenPostgres(t, dsn), 3, testapp.Consumed("fast"))
@@ -24,6 +25,9 @@ func uncountable(t *testing.T, slowed *atomic.Bool) (a *testapp.App, db *bun.DB)
 	return a, testdb.OpenRewritten(t, dsn, func(sql string) string {
 		if slowed.Load() && strings.Contains(sql, `"slow"`) && strings.Contains(sql, "consumer_messages") {
 			return "SELECT pg_sleep(5)"
+		}
+		if broken.Load() && strings.Contains(sql, "paused_consumers") && strings.HasPrefix(sql, "SELECT") {
+			return "SELECT 1/0"
 		}
 		return sql
 	})
@@ -35,9 +39,9 @@ func TestTheDoctorGoesOnWithoutAQueue(t *testing.T) {
 	for _, textless := range []bool{false, true} {
 		t.Run(map[bool]string{false: "queues", true: "queues and failures"}[textless], func(t *testing.T) {
 			t.Parallel()
-			var slowed atomic.Bool
+			var slowed, broken atomic.Bool
 			slowed.Store(true)
-			a, db := uncountable(t, &slowed)
+			a, db := uncountable(t, &slowed, &broken)
 			if textless {
 				a.Exec("ALTER TABLE message_failures RENAME TO elsewhere")
 			}
@@ -65,5 +69,26 @@ func TestTheDoctorGoesOnWithoutAQueue(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTheAgeOfCounts: counts of earlier keep their time, however often they are shown again.
+// Promise: overview
+func TestTheAgeOfCounts(t *testing.T) {
+	t.Parallel()
+	var slowed, broken atomic.Bool
+	a, db := uncountable(t, &slowed, &broken)
+	s := operator.As(serviceOf(t, db, a.Registry), someone(ops.Administrator))
+	before := testapp.Must[operator.Overview](t)(s.Overview(t.Context()))
+	slowed.Store(true)
+	for i, whole := range []bool{false, false, true, false} {
+		testapp.OK(t, s.Consumers().Pause(t.Context(), "fast", "so that the overview is made anew"))
+		broken.Store(whole)
+		o := testapp.Must[operator.Overview](t)(s.Overview(t.Context()))
+		broken.Store(false)
+		at := o.From("the queue of slow")
+		if len(o.Queues) != 2 || !o.At.After(before.At) || !at.Equal(before.At) || o.Missing("queues") || o.From("queues").Equal(o.At) == whole {
+			t.Errorf("overview %d: got %+v at %s with %+v, want the queue of slow as of %s", i, o.Queues, o.At, o.Unseen, before.At)
+		}
 	}
 }
