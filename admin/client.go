@@ -8,9 +8,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -273,10 +271,11 @@ func (s Search) rows() (rows store.PendingSearch, err error) {
 		return rows, fmt.Errorf("%w: a header value without a header name", bus.ErrInvalidOption)
 	}
 	if s.TraceID != "" {
-		if id, err := hex.DecodeString(s.TraceID); err != nil || len(id) != 16 {
+		part := store.TraceHeader(s.TraceID)
+		if part == "" {
 			return rows, fmt.Errorf("trace id %q: %w: 32 hexadecimal digits are allowed", s.TraceID, bus.ErrInvalidOption)
 		}
-		rows.Headers = append(rows.Headers, `"traceparent":"00-`+strings.ToLower(s.TraceID)+"-")
+		rows.Headers = append(rows.Headers, part)
 	}
 	if s.Header != "" {
 		if err := limits.CheckHeaders(map[string]string{s.Header: s.Value}); err != nil {

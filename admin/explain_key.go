@@ -30,11 +30,14 @@ func (x *explainer) explainKey(ctx context.Context) error {
 			"Message %d of key %q was poisoned at %s. The key's other messages wait until it is requeued or discarded.",
 			blocked.Poisoned, blocked.OrderKey, flow.Instant(blocked.Since.Time))
 	}
-	id, found, err := x.store.Keys.FirstOfLane(ctx, x.db, names, x.row.Lane)
-	if err != nil || !found || id == x.row.ID {
+	place, found, err := x.store.Keys.FirstOfLane(ctx, x.db, names, x.row.Lane)
+	if err != nil || !found || place.ID == x.row.ID {
 		return err
 	}
-	first, found, err := x.store.Pending.Get(ctx, x.db, id, false)
+	if !x.known && !(store.Result{Lane: place.Lane, Rank: place.Rank}).InOrder() {
+		return nil // the consumer keeps no order
+	}
+	first, found, err := x.store.Pending.Get(ctx, x.db, place.ID, false)
 	if err != nil || !found {
 		return err
 	}
@@ -43,7 +46,7 @@ func (x *explainer) explainKey(ctx context.Context) error {
 	if err := before.explain(ctx); err != nil {
 		return err
 	}
-	return x.because(BehindKey, "Waits for message %d of key %q%s. About that message: %s", id, first.OrderKey, unless, before.e.Text)
+	return x.because(BehindKey, "Waits for message %d of key %q%s. About that message: %s", place.ID, first.OrderKey, unless, before.e.Text)
 }
 
 // explainShare checks whether the concurrency limit of the message's key is reached.

@@ -64,14 +64,15 @@ type poisonedFilter struct{ poison.Filter }
 func (q *params) poisoned() poisonedFilter {
 	return poisonedFilter{poison.Filter{
 		Consumer: q.text("consumer"), Fingerprint: q.text("fingerprint"), PayloadType: q.text("type"), OrderingKey: q.text("key"),
-		MessageID: q.uuid("message"), Error: q.text("error"), PoisonedAfter: q.instant("since"), PoisonedBefore: q.instant("until"),
+		MessageID: q.uuid("message"), TraceID: q.traceID("trace"), Error: q.text("error"),
+		PoisonedAfter: q.instant("since"), PoisonedBefore: q.instant("until"),
 	}}
 }
 
 // Fields are the filter as fields of a form.
 func (f poisonedFilter) Fields() url.Values {
 	return linkTo("", "consumer", f.Consumer, "fingerprint", f.Fingerprint, "type", f.PayloadType, "key", f.OrderingKey,
-		"message", f.MessageID, "error", f.Error, "since", f.Since(), "until", f.Until()).query
+		"message", f.MessageID, "trace", f.TraceID, "error", f.Error, "since", f.Since(), "until", f.Until()).query
 }
 
 // Of reports whether it is a group, as a whole.

@@ -104,7 +104,7 @@ func (q *params) uuid(name string) uuid.UUID {
 		return uuid.Nil
 	}
 	id, err := uuid.Parse(text)
-	if err != nil || len(text) != len(uuid.Nil.String()) {
+	if err != nil || len(text) != len(uuid.Nil.String()) || id == uuid.Nil {
 		q.fail("%s is not a message id: a message id has 32 hexadecimal digits in five parts.", name)
 	}
 	return id

@@ -4,6 +4,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"reflect"
 	"regexp"
 	"slices"
@@ -171,6 +172,7 @@ func TestNarrowedTargets(t *testing.T) {
 	}
 	for _, f := range []poison.Filter{
 		{Consumer: "0"}, {PayloadType: "false"}, {Fingerprint: "0"}, {OrderingKey: "0"}, {MessageID: id}, {Error: "0"},
+		{TraceID: "0af7651916cd43dd8448eb211c80319c"},
 		{PoisonedAfter: time.Unix(1_700_000_000, 0).UTC()}, {PoisonedBefore: time.UnixMicro(1_700_000_000_123_456).UTC()},
 	} {
 		o := operation{ops.Operation{Target: ops.Target{Poisoned: &f}}}
@@ -186,6 +188,10 @@ func TestNarrowedTargets(t *testing.T) {
 		if about := (operation{o}).About(); strings.Contains(about, "all of them") {
 			t.Errorf("%+v: got %q", o, about)
 		}
+	}
+	none := &params{values: url.Values{"message": {uuid.Nil.String()}}}
+	if f := none.poisoned(); none.wrong == "" {
+		t.Errorf("a message id of zeros: got %+v, which selects all", f.Filter)
 	}
 	all := operation{ops.Operation{Target: ops.Target{Poisoned: &poison.Filter{}}}}
 	if about := all.About(); about != "poisoned messages, all of them" {

@@ -17,13 +17,17 @@ var (
 	errStopping = fmt.Errorf("the runner stopped after waiting %s", stopTime) // immutable
 )
 
-// apply carries out an operation that needs the application's code, in one call. If it is
-// interrupted, another process repeats it; repeating does no harm.
-func (w *work) apply(ctx context.Context, kind kind, row store.Operation, target pinnedTarget) error {
+// begun marks the operation as running, unless ctx ends. ours is false if it is another process's.
+func (w *work) begun(ctx context.Context) (ours bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, stepTime, errStepTime)
+	defer cancel()
 	running := store.OperationChange{State: string(Running), Lease: lease}
-	if ours, err := w.service.store.Operations.Change(ctx, w.service.config.DB, w.own(), running); err != nil || !ours {
-		return err // it was undone or taken over
-	}
+	return w.service.store.Operations.Change(ctx, w.service.config.DB, w.own(), running)
+}
+
+// apply carries out a running operation that needs the application's code, in one call. If it is
+// interrupted, another process repeats it; repeating does no harm.
+func (w *work) apply(ctx context.Context, kind kind, target pinnedTarget) error {
 	within, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopTime, func() { end(errStopping) }) })()
 	done, kept := make(chan struct{}), make(chan struct{})

@@ -9,7 +9,6 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
@@ -81,11 +80,10 @@ var errAbsent = errors.New("the database has no such thing") // immutable
 
 // doctor is one diagnosis.
 type doctor struct {
-	service  *Service
-	session  *Session // decides which error texts are shown
-	queues   []admin.Queue
-	known    bool // the queues were read
-	failures []admin.FailureGroup
+	service *Service
+	session *Session // decides which error texts are shown
+	seen    summary  // queues and failures, which several checks share
+	failed  error    // why the queues could not be read
 }
 
 // checks are all checks, in the order in which they run and are shown.
@@ -119,7 +117,8 @@ const mostFindings = 20
 // what [Session.Check] finds. The worst findings come first. A check that passes is listed as
 // [OK]. Each check has at most 20 findings.
 //
-// Doctor changes nothing. It queries [Config].DB, for at most three seconds a check. A part that
+// Doctor changes nothing. It queries [Config].DB, for at most three seconds a check. It counts the
+// queues first, for all checks; if that takes too long, it counts them one by one. A part that
 // cannot be read is a [Warning]; only principals that may read error texts see the cause. Doctor
 // returns an error if the database does not answer, if ctx is done, or [ErrForbidden].
 func (s *Session) Doctor(ctx context.Context) ([]Finding, error) {
@@ -130,8 +129,10 @@ func (s *Session) Doctor(ctx context.Context) ([]Finding, error) {
 	if _, err := lookIn(ctx, d, d.config.DB, lookTime, d.store.Now); err != nil {
 		return nil, fmt.Errorf("ops: doctor: the database does not answer: %w", err)
 	}
+	diagnosis := &doctor{service: d, session: s}
+	diagnosis.readQueues(ctx)
 	var all []Finding
-	for _, c := range (&doctor{service: d, session: s}).checks() {
+	for _, c := range diagnosis.checks() {
 		found, err := lookIn(ctx, d, d.config.DB, lookTime, c.look)
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("ops: doctor: %w", context.Cause(ctx))

@@ -48,43 +48,37 @@ func (d *doctor) checkUnhandled(ctx context.Context, db bun.IDB) (found []Findin
 		return []Finding{warning(unhandled[0].Consumer, "Messages wait, but no processor has reported in the last 7 days.",
 			"Start a processor with this consumer. Programs whose heartbeat is off do not report.")}, nil
 	}
-	c, err := d.causes(ctx, db)
+	c := d.causes(ctx)
 	c.unhandled = unhandled
-	return c.noProcess(), err
+	return c.noProcess(), nil
 }
 
-// readQueues returns the queues. Several checks share them, because they are the most expensive
-// query.
-func (d *doctor) readQueues(ctx context.Context, db bun.IDB) (_ []admin.Queue, err error) {
-	if !d.known {
-		d.queues, err = d.service.admin.Queues(ctx, db)
-		d.known = err == nil
-	}
-	return d.queues, err
+// readQueues reads what several checks share, because it is the most expensive query. A queue that
+// cannot be counted in time does not affect the others.
+func (d *doctor) readQueues(ctx context.Context) {
+	s := d.service
+	d.failed = s.seeQueues(ctx, s.config.DB, &d.seen, summary{})
+	d.seen.Failures, _ = lookIn(ctx, s, s.config.DB, lookTime, func(ctx context.Context, db bun.IDB) ([]admin.FailureGroup, error) {
+		return s.admin.Failures(ctx, db, "", failuresShown)
+	}) // without them only the texts of errors are missing
+	d.seen.Queues = overview.WithLastErrors(d.seen.Queues, d.seen.Failures)
 }
 
-// causes reads what findings about consumers are made of.
-func (d *doctor) causes(ctx context.Context, db bun.IDB) (causes, error) {
-	queues, err := d.readQueues(ctx, db)
-	if err == nil && d.failures == nil {
-		d.failures, err = d.service.admin.Failures(ctx, db, "", failuresShown)
-	}
-	if err != nil {
-		return causes{}, err
-	}
+// causes is what findings about consumers are made of.
+func (d *doctor) causes(ctx context.Context) causes {
 	shown := func(consumer, text string) string { return d.session.text(ctx, Content{Consumer: consumer}, text) }
-	_, queues = overview.Redacted(nil, queues, shown)
-	return causes{now: time.Now(), queues: queues, failures: store.Each(d.failures, func(f admin.FailureGroup) admin.FailureGroup {
+	_, queues := overview.Redacted(nil, d.seen.Queues, shown)
+	return causes{now: time.Now(), queues: queues, failures: store.Each(d.seen.Failures, func(f admin.FailureGroup) admin.FailureGroup {
 		f.Sample = shown(f.Consumer, f.Sample)
 		return f
-	})}, nil
+	})}
 }
 
-// inQueues is a check of the queues.
+// inQueues is a check of the queues. It does not pass if a queue could not be read.
 func (d *doctor) inQueues(find func(causes) []Finding) finder {
-	return func(ctx context.Context, db bun.IDB) ([]Finding, error) {
-		c, err := d.causes(ctx, db)
-		return find(c), err
+	return func(ctx context.Context, _ bun.IDB) ([]Finding, error) {
+		unseen := store.Each(d.seen.Unseen, func(u overview.Unseen) Finding { return warning("", u.String(), curable) })
+		return append(unseen, find(d.causes(ctx))...), d.failed
 	}
 }
 
@@ -94,7 +88,7 @@ func (d *doctor) checkProcesses(ctx context.Context, db bun.IDB) ([]Finding, err
 		return nil, err
 	}
 	shown := func(consumer, text string) string { return d.session.text(ctx, Content{Consumer: consumer}, text) }
-	fleet, queues := overview.Redacted(fleet, d.queues, shown) // without queues, circuit breakers are reported as open circuits
+	fleet, queues := overview.Redacted(fleet, d.seen.Queues, shown) // without queues, circuit breakers are reported as open circuits
 	return causes{now: time.Now(), queues: queues}.troubled(fleet), nil
 }
 
@@ -267,6 +261,9 @@ func stillness(row store.Operation, runners bool) (text, remedy string) {
 		return fmt.Sprintf("Due for %s, but no live process runs operations.", late()), cure
 	case awaits(row, runnerLate):
 		return fmt.Sprintf("Due for %s, but no process runs it.", late()), "Start another process that runs operations."
+	case longCanary(row) != "":
+		return "The canary waits: " + longCanary(row) + ".",
+			"Start or resume their consumer, and the operation continues. Or stop the operation."
 	default:
 		return "", ""
 	}

@@ -41,8 +41,8 @@ type Operation struct {
 	// Skipped counts messages that matched and stay unchanged: their insert id is pending, a
 	// processor holds them, or they belong to a consumer that the preview does not name.
 	Skipped int64 `json:"skipped,omitempty"`
-	// Note is why the operation is paused, or each decision with its principal and reason, the
-	// latest first. A principal that may not read contents does not see the note, nor the text
+	// Note is why the operation is paused or waits, or each decision with its principal and reason,
+	// the latest first. A principal that may not read contents does not see the note, nor the text
 	// that the target searches for; then Hidden is true.
 	Note       string    `json:"note,omitempty"`
 	Hidden     bool      `json:"hidden,omitempty"`
@@ -125,6 +125,9 @@ func newOperation(row store.Operation) Operation {
 	if len(row.Preview) > 0 {
 		o.Preview = new(Preview)
 		_ = json.Unmarshal(row.Preview, o.Preview)
+	}
+	if why := longCanary(row); why != "" {
+		o.Note = o.noted(why, "")
 	}
 	return o
 }

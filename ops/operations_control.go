@@ -66,7 +66,7 @@ func (s *Operations) Resume(ctx context.Context, reason string, id int64, canary
 		case canary > 0 && o.Action != Requeue:
 			return store.OperationChange{}, fmt.Errorf("%w: canary %d: only a requeue has canaries", bus.ErrInvalidOption, canary)
 		case canary > 0:
-			state = Waiting
+			state = Canary
 		}
 		return store.OperationChange{State: string(state), Canary: &first, Canaries: []byte("{}"), Note: &note}, nil
 	}

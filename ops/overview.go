@@ -107,7 +107,12 @@ type part struct {
 // parts are all parts, in the order in which they are read.
 func parts() []part {
 	return []part{
-		{"queues", (*Service).seeQueues, func(o *summary, last summary) { o.Queues = last.Queues }},
+		{"queues", func(s *Service, ctx context.Context, o *summary, last summary) error {
+			return s.seeQueues(ctx, s.config.ReadDB, o, last)
+		}, func(o *summary, last summary) {
+			o.Queues = last.Queues
+			o.MissAgain(last, queueOf, states)
+		}},
 		{"minutes", seen(func(s *Service, ctx context.Context, db bun.IDB, o *summary) (err error) {
 			o.Minutes, err = minutes.Read(ctx, db, s.store, time.Hour)
 			return err
@@ -118,7 +123,10 @@ func parts() []part {
 		}), func(o *summary, last summary) { o.Failures = last.Failures }},
 		{
 			"processes", (*Service).seeProcesses,
-			func(o *summary, last summary) { o.Processes, o.Unhandled = last.Processes, last.Unhandled },
+			func(o *summary, last summary) {
+				o.Processes, o.Unhandled = last.Processes, last.Unhandled
+				o.MissAgain(last, unhandled)
+			},
 		},
 		{
 			"operations", (*Service).seeOperations,
@@ -172,11 +180,11 @@ const queuesWithin = 2 * lookTime
 
 // seeQueues reads the queues, and then what stops their consumers: if that cannot be read, the last
 // reasons stay.
-func (s *Service) seeQueues(ctx context.Context, o *summary, last summary) error {
-	if err := s.countQueues(ctx, o, last); err != nil {
+func (s *Service) seeQueues(ctx context.Context, db *bun.DB, o *summary, last summary) error {
+	if err := s.countQueues(ctx, db, o, last); err != nil {
 		return err
 	}
-	stopped, err := lookFor(ctx, s, lookTime, func(ctx context.Context, db bun.IDB) ([]admin.Queue, error) {
+	stopped, err := lookIn(ctx, s, db, lookTime, func(ctx context.Context, db bun.IDB) ([]admin.Queue, error) {
 		return withStops(ctx, s.admin, db, o.Queues)
 	})
 	if err != nil {
@@ -187,14 +195,14 @@ func (s *Service) seeQueues(ctx context.Context, o *summary, last summary) error
 	return nil
 }
 
-// states and unhandled are parts that depend on another.
-const states, unhandled = "states", "unhandled messages"
+// Parts that depend on another. queueOf precedes the name of a consumer.
+const queueOf, states, unhandled = "the queue of ", "states", "unhandled messages"
 
 // countQueues counts all queues, or each by itself if that takes too long. A queue that still takes
 // too long keeps its last counts.
-func (s *Service) countQueues(ctx context.Context, o *summary, last summary) error {
+func (s *Service) countQueues(ctx context.Context, db *bun.DB, o *summary, last summary) error {
 	count := func(reported bool, limit time.Duration, names ...string) ([]admin.Queue, error) {
-		return lookFor(ctx, s, limit, func(ctx context.Context, db bun.IDB) ([]admin.Queue, error) {
+		return lookIn(ctx, s, db, limit, func(ctx context.Context, db bun.IDB) ([]admin.Queue, error) {
 			return countQueues(ctx, s.admin, db, names, reported)
 		})
 	}
@@ -206,24 +214,24 @@ func (s *Service) countQueues(ctx context.Context, o *summary, last summary) err
 		o.Queues = all
 		return err
 	}
-	names, nameless := lookFor(ctx, s, lookTime, s.store.Pending.StoredConsumers)
+	names, nameless := lookIn(ctx, s, db, lookTime, s.store.Pending.StoredConsumers)
 	if nameless != nil {
 		return err
 	}
-	var uncounted []string
 	for until := time.Now().Add(queuesWithin); len(names) > 0; names = names[1:] {
 		one, failed := []admin.Queue(nil), err
 		if left := time.Until(until); left > 0 {
 			one, failed = count(true, min(left, lookTime), names[0])
 		}
 		if failed != nil {
-			uncounted = append(uncounted, "the queue of "+names[0])
 			one = overview.Uncounted(last.Queues, names[0])
+			name, from := queueOf+names[0], time.Time{}
+			if len(one) > 0 {
+				from = slices.MinFunc([]time.Time{last.From(name), last.From("queues")}, time.Time.Compare)
+			}
+			o.Miss(from, failed, name)
 		}
 		o.Queues = append(o.Queues, one...)
-	}
-	if len(uncounted) > 0 {
-		o.Miss(last.At, err, uncounted...)
 	}
 	return nil
 }

@@ -109,9 +109,11 @@ func (r *Runner) poll(ctx context.Context, only int64) {
 // take begins work on free operations. It returns when to poll again, or that the only operation
 // is over.
 func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) (wait time.Duration, over bool, err error) {
+	within, cancel := context.WithTimeout(ctx, stepTime) // a dead connection must not stop the runner
+	defer cancel()
 	states := names(Waiting, Canary, Running)
 	rows, err := r.service.store.Operations.List(
-		ctx, r.service.config.DB, store.OperationFilter{ID: only, States: states, OldestFirst: true}, mostOpen,
+		within, r.service.config.DB, store.OperationFilter{ID: only, States: states, OldestFirst: true}, mostOpen,
 	)
 	if err != nil {
 		return lookEvery, false, err
@@ -134,18 +136,21 @@ func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) 
 			continue
 		}
 		leased, err := r.service.store.Operations.Lease(
-			ctx, r.service.config.DB, store.OperationFilter{ID: row.ID, States: states, Free: true}, r.owner, lease,
+			within, r.service.config.DB, store.OperationFilter{ID: row.ID, States: states, Free: true}, r.owner, lease,
 		)
-		if err != nil || !leased {
+		switch {
+		case err != nil:
 			w.end()
-			if err != nil {
-				return wait, false, err
-			}
+			return wait, false, err
+		case !leased: // it is locked, or another runner was faster
+			w.end()
+			wait = min(wait, time.Second)
 			continue
 		}
 		working.Go(func() {
-			defer w.end()
 			w.run(ctx)
+			w.end()
+			w.look()
 		})
 	}
 	return wait, false, nil
@@ -173,7 +178,6 @@ func (w *work) end() {
 	delete(w.ours, w.id)
 	w.mu.Unlock()
 	w.leave()
-	w.look()
 }
 
 // enter takes a place if one is free.
@@ -189,13 +193,15 @@ func (w *work) enter() bool {
 	return w.placed
 }
 
-// leave releases the place.
-func (w *work) leave() {
-	if w.placed {
+// leave releases the place, and reports whether there was one. It does not make the runner poll: if
+// that failed to get a lease, it would poll without a pause.
+func (w *work) leave() bool {
+	placed := w.placed
+	if placed {
 		<-w.places
 		w.placed = false
-		w.look()
 	}
+	return placed
 }
 
 // look makes the runner poll again.

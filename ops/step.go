@@ -37,8 +37,14 @@ func (w *work) step(ctx context.Context) (wait time.Duration, over bool, err err
 		return 0, err == nil, err
 	}
 	if tried(row) {
-		w.leave() // other operations can run meanwhile
-		return trialTick, false, w.judge(within, row)
+		if w.leave() {
+			w.look() // other operations can run meanwhile
+		}
+		wait := trialTick
+		if longCanary(row) != "" {
+			wait = lease / 3
+		}
+		return wait, false, w.judge(within, row)
 	}
 	if !w.enter() {
 		return trialTick, false, w.change(within, store.OperationChange{Lease: lease})
@@ -50,7 +56,10 @@ func (w *work) step(ctx context.Context) (wait time.Duration, over bool, err err
 		return 0, err == nil, err
 	}
 	if kind.apply != nil {
-		return 0, true, w.apply(ctx, kind, row, target)
+		if ours, err := w.begun(ctx); err != nil || !ours { // it was undone or taken over
+			return 0, err == nil, err
+		}
+		return 0, true, w.apply(ctx, kind, target)
 	}
 	if paused, err := w.comesBack(within, row); err != nil || paused {
 		return 0, paused, err

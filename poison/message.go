@@ -107,6 +107,8 @@ type Filter struct {
 	// MessageID is the payload's message id, as in logs and spans. It matches one message per
 	// consumer of the payload. It has an index.
 	MessageID uuid.UUID `json:"message_id,omitzero"`
+	// TraceID is the trace in which the message was produced: 32 hexadecimal digits. No index helps.
+	TraceID string `json:"trace_id,omitempty"`
 	// PoisonedAfter and PoisonedBefore bound the time of poisoning; both are exclusive.
 	PoisonedAfter  time.Time `json:"poisoned_after,omitzero"`
 	PoisonedBefore time.Time `json:"poisoned_before,omitzero"`
@@ -130,6 +132,9 @@ func (f Filter) check() error {
 			return fmt.Errorf("filter by %s %q: %w: %w", what, text, bus.ErrInvalidText, err)
 		}
 	}
+	if f.TraceID != "" && store.TraceHeader(f.TraceID) == "" {
+		return fmt.Errorf("filter by trace id %q: %w: 32 hexadecimal digits are allowed", f.TraceID, bus.ErrInvalidOption)
+	}
 	return nil
 }
 
@@ -137,6 +142,7 @@ func (f Filter) rows() store.PoisonFilter {
 	return store.PoisonFilter{
 		IDs: f.IDs, Consumer: f.Consumer, PayloadType: f.PayloadType, Fingerprint: f.Fingerprint, Key: f.OrderingKey,
 		MessageID: f.MessageID, PoisonedAfter: f.PoisonedAfter, PoisonedBefore: f.PoisonedBefore, Error: f.Error,
+		Header: store.TraceHeader(f.TraceID),
 	}
 }
 

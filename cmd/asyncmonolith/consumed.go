@@ -75,14 +75,14 @@ message: add --consumer if there are many. --show-payloads adds the reasons of d
 		RunE: l.app.onSession(l.run, l.content.config, l.config),
 	}
 	flags := c.Flags()
-	flags.StringVar(&l.filter.Consumer, "consumer", "", "consumer")
-	flags.StringVar(&l.filter.PayloadType, "payload-type", "", "payload type")
-	flags.StringVar(&l.filter.OrderingKey, "key", "", "ordering key")
+	flags.Var(selecting{&l.filter.Consumer}, "consumer", "consumer")
+	flags.Var(selecting{&l.filter.PayloadType}, "payload-type", "payload type")
+	flags.Var(selecting{&l.filter.OrderingKey}, "key", "ordering key")
 	outcomes := []string{"done", "discarded", "expired"}
 	flags.Var(choice{&l.filter.Outcome, outcomes}, "outcome", "outcome: "+strings.Join(outcomes, ", "))
 	flags.Var(&l.message, "message-id", "message id")
-	flags.StringVar(&l.filter.TraceID, "trace-id", "", "id of the trace that produced the message: 32 hexadecimal digits")
-	flags.StringVar(&l.header, "header", "", "header, as NAME=VALUE")
+	flags.Var(selecting{&l.filter.TraceID}, "trace-id", "id of the trace that produced the message: 32 hexadecimal digits")
+	flags.Var(selecting{&l.header}, "header", "header, as NAME=VALUE")
 	flags.Var(&l.after, "finished-after", "finished after a time, in UTC")
 	flags.Var(&l.before, "finished-before", "finished before a time, in UTC")
 	_ = c.RegisterFlagCompletionFunc("consumer", l.app.completeFlag(consumerNames))

@@ -43,7 +43,7 @@ can be undone until then. --exported deletes at once the messages in a file of p
   asyncmonolith discard --consumer mail --poisoned-before 2025-01-01 --yes --reason "too old to matter"`,
 	})
 	c.RunE = d.run
-	c.Flags().StringVar(&d.exported, "exported", "", "messages in a file of poisoned export --show-payloads")
+	c.Flags().Var(selecting{&d.exported}, "exported", "messages in a file of poisoned export --show-payloads")
 	_ = c.MarkFlagFilename("exported")
 	return c
 }
@@ -103,13 +103,14 @@ func (d *discardCommand) discardExported(ctx context.Context, session *operator.
 	unconfirmed, p, n := d.unconfirmed(), d.app.progress(), 0
 	for part := range slices.Chunk(kept, mostPreviewed) {
 		ids, err := stillPoisoned(ctx, session, part)
-		if err == nil && len(ids) > 0 && unconfirmed == nil {
-			_, err = session.Poisoned().Discard(ctx, d.reason, ids...)
+		gone := len(ids)
+		if err == nil && gone > 0 && unconfirmed == nil {
+			gone, err = session.Poisoned().Discard(ctx, d.reason, ids...) // some may be requeued meanwhile
 		}
 		if err != nil {
 			return errors.Join(err, d.app.say("%s %s before the error.", plural(n, "message"), d.done))
 		}
-		n += len(ids)
+		n += gone
 		p.show(fmt.Sprintf("%s of %d %s", plural(n, "message"), len(kept), d.done))
 	}
 	p.end()

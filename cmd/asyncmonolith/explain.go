@@ -25,14 +25,15 @@ func (e *explainCommand) command() *cobra.Command {
 	c := &cobra.Command{
 		Use: "explain [ID...]", Short: "Explain why messages do not run", Args: checkArgs(e.checkArgs),
 		Long: `Explain why messages do not run, from the database and the reports of live processes. ID is a row's id, a message id or
-a trace id. The rows of all consumers of a message share its message id. --key explains the first messages of a key.`,
+a trace id. The rows of all consumers of a message share its message id. No index has trace ids, so the command then reads all
+messages and shows its progress. --key explains the first messages of a key.`,
 		Example: `  asyncmonolith explain 4711
   asyncmonolith explain 0199f1a2-7c3d-7abc-8def-0123456789ab
   asyncmonolith explain --consumer mail --key customer-17`,
 		RunE: e.app.onSession(e.run),
 	}
-	c.Flags().StringVar(&e.key, "key", "", "ordering key: explain its first messages")
-	c.Flags().StringVar(&e.consumer, "consumer", "", "consumer, with --key")
+	c.Flags().Var(selecting{&e.key}, "key", "ordering key: explain its first messages")
+	c.Flags().Var(selecting{&e.consumer}, "consumer", "consumer, with --key")
 	_ = c.RegisterFlagCompletionFunc("consumer", e.app.completeFlag(consumerNames))
 	return c
 }
@@ -50,7 +51,7 @@ func (e *explainCommand) checkArgs(c *cobra.Command, args []string) error {
 	}
 }
 
-// mostOfKey is how many messages of a key are explained. The others wait for these.
+// mostOfKey is how many messages of a key are explained, for which the others wait, and of a message id or a trace in each state.
 const mostOfKey = 10
 
 func (e *explainCommand) run(ctx context.Context, session *operator.Session, args []string) error {
@@ -84,32 +85,39 @@ func (e *explainCommand) idsOf(ctx context.Context, session *operator.Session, a
 	if failed == nil && len(arg) < 20 {
 		return []int64{id}, nil
 	}
-	search := messagesFind{app: e.app, page: pageFlags{Page: admin.Page{Size: mostOfKey}}}
+	filter := poison.Filter{}
 	message, failed := uuid.Parse(arg)
 	switch {
-	case failed == nil && len(arg) == 36:
-		search.search.MessageID = message
-		poisoned, _, err := session.Poisoned().List(ctx, poison.Filter{MessageID: message}, admin.Page{Size: mostOfKey})
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range poisoned {
-			ids = append(ids, m.ID)
-		}
+	case failed == nil && len(arg) == 36 && message != uuid.Nil:
+		filter.MessageID = message
 	case len(arg) == 32 && strings.Trim(arg, "0123456789abcdef") == "":
-		search.search.TraceID = arg
+		filter.TraceID = arg
 	default:
 		return nil, usage(fmt.Errorf("%q: a row's id, a message id or a trace id is allowed", arg))
 	}
-	found, _, err := search.find(ctx, session)
+	return e.search(ctx, session, arg, filter)
+}
+
+// search finds messages by what arg names: the first of the pending, the poisoned and the kept ones.
+func (e *explainCommand) search(ctx context.Context, session *operator.Session, arg string, by poison.Filter) (ids []int64, err error) {
+	page := pageFlags{Page: admin.Page{Size: mostOfKey}}
+	poisoned, next, err := session.Poisoned().List(ctx, by, page.Page)
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range found {
+	for _, m := range poisoned {
 		ids = append(ids, m.ID)
 	}
-	filter := admin.ConsumedFilter{MessageID: search.search.MessageID, TraceID: search.search.TraceID}
-	kept, _, err := session.Consumed().List(ctx, filter, admin.Page{Size: mostOfKey})
+	search := messagesFind{app: e.app, page: page, search: admin.Search{MessageID: by.MessageID, TraceID: by.TraceID}}
+	pending, more, err := search.find(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range pending {
+		ids = append(ids, m.ID)
+	}
+	list := consumedList{app: e.app, page: page, filter: admin.ConsumedFilter{MessageID: by.MessageID, TraceID: by.TraceID}}
+	kept, further, err := list.find(ctx, session)
 	if err != nil {
 		return nil, err
 	}
@@ -118,6 +126,9 @@ func (e *explainCommand) idsOf(ctx context.Context, session *operator.Session, a
 	}
 	if len(ids) == 0 {
 		return nil, fmt.Errorf("%w: no pending, poisoned or kept message has %s", errNotFound, arg)
+	}
+	if next != nil || more || further != nil {
+		e.app.note("More messages have %s than are explained here.", arg)
 	}
 	return ids, nil
 }

@@ -21,11 +21,11 @@ type poisonFilter struct {
 
 func (f *poisonFilter) add(a *app, c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.filter.Consumer, "consumer", "", "consumer")
-	flags.StringVar(&f.filter.PayloadType, "payload-type", "", "payload type")
-	flags.StringVar(&f.filter.Fingerprint, "fingerprint", "", "failure group, from poisoned groups")
-	flags.StringVar(&f.filter.OrderingKey, "key", "", "ordering key")
-	flags.StringVar(&f.filter.Error, "error", "", "text in the reason or the errors")
+	flags.Var(selecting{&f.filter.Consumer}, "consumer", "consumer")
+	flags.Var(selecting{&f.filter.PayloadType}, "payload-type", "payload type")
+	flags.Var(selecting{&f.filter.Fingerprint}, "fingerprint", "failure group, from poisoned groups")
+	flags.Var(selecting{&f.filter.OrderingKey}, "key", "ordering key")
+	flags.Var(selecting{&f.filter.Error}, "error", "text in the reason or the errors")
 	flags.Var(&f.message, "message-id", "message id")
 	flags.Var(&f.after, "poisoned-after", "poisoned after a time, in UTC")
 	flags.Var(&f.before, "poisoned-before", "poisoned before a time, in UTC")
@@ -69,10 +69,10 @@ type pendingFilter struct {
 
 func (f *pendingFilter) add(a *app, c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.filter.Consumer, "consumer", "", "consumer")
-	flags.StringVar(&f.filter.PayloadType, "payload-type", "", "payload type")
-	flags.StringVar(&f.filter.OrderingKey, "key", "", "ordering key; lists its messages in order")
-	flags.StringVar(&f.filter.InsertID, "insert-id", "", "insert id")
+	flags.Var(selecting{&f.filter.Consumer}, "consumer", "consumer")
+	flags.Var(selecting{&f.filter.PayloadType}, "payload-type", "payload type")
+	flags.Var(selecting{&f.filter.OrderingKey}, "key", "ordering key; lists its messages in order")
+	flags.Var(selecting{&f.filter.InsertID}, "insert-id", "insert id")
 	flags.Var(&f.message, "message-id", "message id, for all consumers")
 	states := []string{string(admin.Ready), string(admin.Delayed), string(admin.Leased)}
 	flags.Var(choice{&f.state, states}, "state", "state: "+strings.Join(states, ", "))

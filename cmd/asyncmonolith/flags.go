@@ -96,9 +96,33 @@ func (*messageID) Type() string { return "UUID" }
 
 // Set implements pflag.Value.
 func (m *messageID) Set(text string) (err error) {
-	if m.UUID, err = uuid.Parse(text); err != nil {
+	if m.UUID, err = uuid.Parse(text); err != nil || m.UUID == uuid.Nil {
 		return errors.New("a UUID is allowed, such as 0199f1a2-7c3d-7abc-8def-0123456789ab")
 	}
+	return nil
+}
+
+// selecting is the value of a flag that selects by a text. An empty text, such as that of a variable which a script has not set,
+// would select everything.
+type selecting struct{ text *string }
+
+// String implements pflag.Value.
+func (s selecting) String() string {
+	if s.text == nil {
+		return ""
+	}
+	return *s.text
+}
+
+// Type implements pflag.Value.
+func (selecting) Type() string { return "string" }
+
+// Set implements pflag.Value.
+func (s selecting) Set(text string) error {
+	if text == "" {
+		return errors.New("a text that is not empty is allowed")
+	}
+	*s.text = text
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -113,6 +114,12 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"messages", "list", "--limit"}, exitUsage, "see asyncmonolith messages list --help"},
 		{[]string{"messages", "list", "--older-than", "1 day"}, exitUsage, `--older-than "1 day": a duration is allowed`},
 		{[]string{"messages", "list", "--message-id", "1"}, exitUsage, "a UUID is allowed"},
+		{[]string{"messages", "list", "--message-id", uuid.Nil.String()}, exitUsage, "a UUID is allowed"},
+		{[]string{"messages", "cancel", "--consumer", "", "--state", "ready"}, exitUsage, `--consumer "": a text that is not empty is allowed`},
+		{[]string{"discard", "--fingerprint=", "--consumer", "c"}, exitUsage, `--fingerprint "": a text that is not empty is allowed`},
+		{[]string{"discard", "--exported="}, exitUsage, `--exported "": a text that is not empty is allowed`},
+		{[]string{"explain", "--key", "", "1"}, exitUsage, `--key "": a text that is not empty is allowed`},
+		{[]string{"explain", uuid.Nil.String()}, exitUsage, "a trace id is allowed"},
 		{[]string{"messages", "list", "--crashed=maybe"}, exitUsage, "true or false is allowed"},
 		{[]string{"help", "stauts"}, exitUsage, `did you mean "asyncmonolith status"?`},
 		{[]string{"completion", "bsh"}, exitUsage, `did you mean "asyncmonolith completion bash"?`},

@@ -32,8 +32,8 @@ and shows its progress. With a message id, it starts with those produced at that
 		RunE: f.app.onSession(f.run, f.config),
 	}
 	c.Flags().Var(&f.message, "message-id", "message id")
-	c.Flags().StringVar(&f.search.TraceID, "trace-id", "", "id of the trace that produced the message: 32 hexadecimal digits")
-	c.Flags().StringVar(&f.header, "header", "", "header, as NAME=VALUE")
+	c.Flags().Var(selecting{&f.search.TraceID}, "trace-id", "id of the trace that produced the message: 32 hexadecimal digits")
+	c.Flags().Var(selecting{&f.header}, "header", "header, as NAME=VALUE")
 	f.page.addLimit(c)
 	c.PreRunE = func(*cobra.Command, []string) error { return f.check() }
 	return c

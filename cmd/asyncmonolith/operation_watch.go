@@ -87,8 +87,7 @@ func (n *canaryNote) write(ctx context.Context, o ops.Operation, p *progress) {
 		if slices.Contains(o.Preview.Consumers, u.Consumer) {
 			n.said = true
 			p.end()
-			n.report.note("No live process consumes %s: the operation waits for one to run its canaries, and pauses itself after 10 minutes.",
-				u.Consumer)
+			n.report.note("No live process consumes %s: the operation waits for one to run its canaries.", u.Consumer)
 			return
 		}
 	}

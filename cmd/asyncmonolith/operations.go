@@ -136,6 +136,7 @@ func targetText(t ops.Target) string {
 		add("payload type", f.PayloadType)
 		add("fingerprint", f.Fingerprint)
 		add("key", f.OrderingKey)
+		add("trace id", f.TraceID)
 		add("error", f.Error)
 		add("poisoned after", f.PoisonedAfter)
 		add("poisoned before", f.PoisonedBefore)

@@ -43,7 +43,7 @@ func (g *poisonedGroups) command() *cobra.Command {
 		Example: "  asyncmonolith poisoned groups --consumer mail --show-payloads",
 		RunE:    g.app.onSession(g.run, g.content.config),
 	}
-	c.Flags().StringVar(&g.consumer, "consumer", "", "consumer")
+	c.Flags().Var(selecting{&g.consumer}, "consumer", "consumer")
 	_ = c.RegisterFlagCompletionFunc("consumer", g.app.completeFlag(consumerNames))
 	return g.content.add(c)
 }

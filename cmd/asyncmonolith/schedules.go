@@ -106,8 +106,8 @@ func (l *schedulesList) command() *cobra.Command {
 		Example: "  asyncmonolith schedules list --tag billing",
 		RunE:    l.app.onSession(l.run, l.content.config),
 	}
-	c.Flags().StringVar(&l.filter.Name, "name", "", "name")
-	c.Flags().StringVar(&l.filter.Tag, "tag", "", "tag")
+	c.Flags().Var(selecting{&l.filter.Name}, "name", "name")
+	c.Flags().Var(selecting{&l.filter.Tag}, "tag", "tag")
 	_ = c.RegisterFlagCompletionFunc("name", l.app.completeFlag(scheduleNames))
 	l.page.add(c)
 	return l.content.add(c)

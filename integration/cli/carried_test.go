@@ -104,7 +104,7 @@ func TestCanariesThatNothingConsumes(t *testing.T) {
 			s.Errorf("a process lives: got %q, want no word of that", said)
 		}
 		a.Exec("DELETE FROM message_processes")
-		const want = "No live process consumes mail: the operation waits for one to run its canaries, and pauses itself after 10 minutes.\n"
+		const want = "No live process consumes mail: the operation waits for one to run its canaries.\n"
 		run := []string{"operations", "run", s.idOf(a, "SELECT MAX(id) FROM message_operations")}
 		if said := s.until(want, run...); !strings.Contains(said, want) {
 			s.Errorf("got %q, want %q", said, want)

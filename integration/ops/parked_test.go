@@ -72,7 +72,7 @@ func (p *parking) park(stream string, amount int) {
 
 func (p *parking) run(fn func()) {
 	runner := testapp.Must[*ops.Runner](p.t)(ops.NewRunner(p.service, p.readers))
-	ctx, stop := context.WithCancel(context.WithoutCancel(p.t.Context()))
+	ctx, stop := context.WithCancel(context.WithValue(context.WithoutCancel(p.t.Context()), marked{}, true))
 	ended := make(chan error, 1)
 	go func() { ended <- runner.Run(ctx) }()
 	fn()

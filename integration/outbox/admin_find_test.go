@@ -100,6 +100,25 @@ func TestAdminFinds(t *testing.T) {
 	})
 }
 
+// TestAFindCountsWhatItExamined, also where it finds more than fits in one answer.
+func TestAFindCountsWhatItExamined(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c"))
+		a.Fill(20_000, "order.placed")
+		a.Exec(`UPDATE consumer_messages SET headers = '{"tenant":"acme"}'`)
+		client, search := a.Admin(), admin.Search{Header: "tenant", Value: "acme"}
+		found, next, err := client.Find(t.Context(), db, search, admin.Cursor{})
+		if err != nil || len(found) != 1000 || next == nil || next.Examined != 1000 {
+			t.Fatalf("first: got %d of %+v and error %v, want 1000 of 1000", len(found), next, err)
+		}
+		found, next, err = client.Find(t.Context(), db, search, *next)
+		if err != nil || len(found) != 1000 || next == nil || next.Examined != 2000 {
+			t.Errorf("second: got %d of %+v and error %v, want 1000 of 2000", len(found), next, err)
+		}
+	})
+}
+
 func TestAdminListExaminesWhatItSays(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {

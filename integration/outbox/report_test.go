@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -306,6 +307,15 @@ func TestExplainOfWhatOthersTake(t *testing.T) {
 		}
 		becomes(ids[0], admin.Ready, "worker in shop v1")
 		becomes(ids[2], admin.BehindKey, fmt.Sprintf("Waits for message %d", ids[1]))
+		if db.Dialect().Name() != dialect.MySQL { // which has no fair consumers
+			fair := testapp.New(t, db, testapp.Consumed("c", bus.Fair()))
+			fair.Produce(testapp.Order{}, outbox.OrderingKey("any"))
+			fair.Produce(testapp.Order{}, outbox.OrderingKey("any"))
+			ids = testapp.Must[[]int64](t)(idsOf(t.Context(), db))
+			becomes(ids[4], admin.Ready, "worker in shop v1")
+			a.Exec("UPDATE consumer_messages SET attempts = 1, available_after = "+testapp.In(db, time.Hour)+" WHERE id = ?", ids[4])
+			becomes(ids[4], admin.Delayed, "Due again in")
+		}
 		a.Exec("UPDATE consumer_messages SET crashes = 2 WHERE id = ?", ids[0])
 		becomes(ids[0], admin.Suspect, "processes were lost")
 		a.Exec("UPDATE consumer_messages SET crashes = 0, attempts = 3, available_after = "+testapp.In(db, time.Hour)+" WHERE id = ?", ids[0])

@@ -30,6 +30,7 @@ func TestPoisonedMessagesAreListed(t *testing.T) {
 		a.Exec("UPDATE poisoned_messages SET payload_type = 'other', reason = 'process lost 3 times' WHERE id = 7")
 		a.Exec(`UPDATE poisoned_messages SET errors = ?, consumer_type = 'd', order_key = 'k' WHERE id = 8`,
 			`[{"attempt":1,"at":"2026-01-02T03:04:05Z","error":"100%_sure\\ said \"Ö <b>\"\nand left"}]`)
+		a.Exec(`UPDATE poisoned_messages SET headers = '{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}' WHERE id = 9`)
 		seen := map[int64]int{}
 		pages := 0
 		for page := (&admin.Page{Size: 40}); page != nil; pages++ {
@@ -59,6 +60,8 @@ func TestPoisonedMessagesAreListed(t *testing.T) {
 			{"by consumer", poison.Filter{Consumer: "d"}, 1},
 			{"by payload type", poison.Filter{PayloadType: "other"}, 1},
 			{"by message id", poison.Filter{MessageID: testapp.Must[poison.Message](t)(s.Get(ctx, db, 9)).MessageID}, 1},
+			{"by trace", poison.Filter{TraceID: "0AF7651916CD43DD8448EB211C80319C"}, 1},
+			{"by another trace", poison.Filter{TraceID: "1af7651916cd43dd8448eb211c80319c"}, 0},
 			{"by text in the reason", poison.Filter{Error: "lost"}, 1},
 			{"by text in the errors", poison.Filter{Error: "no luck"}, 204},
 			{"a percent sign is a percent sign", poison.Filter{Error: "100%_sure"}, 1},
@@ -85,6 +88,9 @@ func TestPoisonedMessagesAreListed(t *testing.T) {
 			m.Attempts != 5 ||
 			m.Crashes != 1 || m.Reason != "attempt 5 of 5 failed" || len(m.Errors) != 1 || m.Errors[0].Error != "no luck" || m.PoisonedAt.IsZero() {
 			t.Errorf("get: got %+v", m)
+		}
+		if _, err := s.Count(ctx, db, poison.Filter{TraceID: "0af7"}); !errors.Is(err, bus.ErrInvalidOption) {
+			t.Errorf("count of a short trace id: got %v, want ErrInvalidOption", err)
 		}
 		if _, err := s.Get(ctx, db, 9999); !errors.Is(err, poison.ErrNotFound) {
 			t.Errorf("get of a missing id: got %v, want ErrNotFound", err)

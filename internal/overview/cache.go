@@ -83,12 +83,11 @@ func (c *Cache[Operation, Finding]) remake(
 	ctx context.Context, last Overview[Operation, Finding], changes int,
 	remake func(ctx context.Context, last Overview[Operation, Finding]) (Overview[Operation, Finding], error),
 ) (o Overview[Operation, Finding], err error) {
+	defer c.done() // also after a panic, which a server may recover
 	began := time.Now()
 	made, err := remake(ctx, last)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	close(c.making)
-	c.making = nil
 	if ctx.Err() != nil { // this caller is gone: the next one makes one
 		return o, context.Cause(ctx)
 	}
@@ -100,4 +99,12 @@ func (c *Cache[Operation, Finding]) remake(
 		c.until = time.Now().Add(kept)
 	}
 	return c.last, nil
+}
+
+// done lets the next caller make an overview.
+func (c *Cache[Operation, Finding]) done() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.making)
+	c.making = nil
 }

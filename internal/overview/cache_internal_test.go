@@ -128,3 +128,36 @@ func TestOverviewOfASlowDatabaseIsNotOld(t *testing.T) {
 		})
 	}
 }
+
+// TestOverviewWhoseMakerPanics: the next one who looks makes an overview, where a server has recovered the panic.
+func TestOverviewWhoseMakerPanics(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]bool{"the first": false, "a later one": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				var o Cache[struct{}, struct{}]
+				remake := func(context.Context, summary) (summary, error) { return summary{At: time.Now()}, nil }
+				if before {
+					if _, err := o.Get(ctx, remake); err != nil {
+						t.Fatal(err)
+					}
+					<-time.After(time.Minute) // it has expired
+				}
+				func() {
+					defer func() {
+						if recover() == nil {
+							t.Error("the panic is hidden")
+						}
+					}()
+					_, _ = o.Get(ctx, func(context.Context, summary) (summary, error) { panic("in a query hook") })
+				}()
+				if made, err := o.Get(ctx, remake); err != nil || !made.At.Equal(time.Now()) {
+					t.Errorf("got an overview of %s and error %v, want a new one", made.At, err)
+				}
+			})
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package overview
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -62,6 +63,18 @@ func (o *Overview[Operation, Finding]) Miss(from time.Time, err error, parts ...
 		}
 	}
 	o.Unseen = append(o.Unseen, Unseen{Parts: parts, From: from, Why: err.Error()})
+}
+
+// MissAgain records those of some parts that the last overview could not read either, where its values
+// are shown. A part is given by the beginning of its name.
+func (o *Overview[Operation, Finding]) MissAgain(last Overview[Operation, Finding], parts ...string) {
+	for _, u := range last.Unseen {
+		for _, missed := range u.Parts {
+			if slices.ContainsFunc(parts, func(part string) bool { return strings.HasPrefix(missed, part) }) {
+				o.Miss(u.From, errors.New(u.Why), missed)
+			}
+		}
+	}
 }
 
 // From is when a part was last read.

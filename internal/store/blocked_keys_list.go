@@ -98,10 +98,11 @@ func (s *KeyStore) BlockedBy(ctx context.Context, db bun.IDB, names []string, la
 WHERE p.consumer_type IN (?) AND p.lane = ? AND `+blocking+` ORDER BY rank, id LIMIT 1`, bun.List(names), lane)
 }
 
-// FirstOfLane returns the first message of a consumer's lane, under any of its names.
-func (s *KeyStore) FirstOfLane(ctx context.Context, db bun.IDB, names []string, lane int64) (id int64, found bool, err error) {
-	return first[int64](ctx, s.tables, db,
-		`SELECT id FROM {by lane} m WHERE consumer_type IN (?) AND lane = ? AND lane IS NOT NULL ORDER BY rank LIMIT 1`, bun.List(names),
+// FirstOfLane returns the id, lane and rank of the first message of a consumer's lane, under any of its
+// names.
+func (s *KeyStore) FirstOfLane(ctx context.Context, db bun.IDB, names []string, lane int64) (m dialect.Message, found bool, err error) {
+	return first[dialect.Message](ctx, s.tables, db,
+		`SELECT id, lane, rank FROM {by lane} m WHERE consumer_type IN (?) AND lane = ? AND lane IS NOT NULL ORDER BY rank LIMIT 1`, bun.List(names),
 		lane)
 }
 

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/hex"
 	"strings"
 	"time"
 
@@ -15,6 +16,15 @@ import (
 type PendingSearch struct {
 	MessageID uuid.UUID
 	Headers   []string // parts of headers as they are stored
+}
+
+// TraceHeader returns the part of stored headers that the messages of a trace have, or "" for what is
+// no trace id.
+func TraceHeader(id string) string {
+	if text, err := hex.DecodeString(id); err != nil || len(text) != 16 {
+		return ""
+	}
+	return `"traceparent":"00-` + strings.ToLower(id) + "-"
 }
 
 // FindPlace is how far a search has come. It searches by row ids, from a start outwards.
@@ -75,13 +85,11 @@ func (s *PendingStore) Find(
 	if up {
 		side, args[0] = `m.id > ? ORDER BY m.id`, at.High
 	}
-	chunk, _, err := first[struct {
-		Least, Greatest int64
-		Looked          int
-	}](ctx, s.tables, db, `SELECT COALESCE(MIN(x.id), 0) AS least, COALESCE(MAX(x.id), 0) AS greatest, count(*) AS looked FROM (SELECT m.id FROM {messages} m WHERE `+side+` LIMIT ?) x`, args...)
+	chunk, err := s.chunk(ctx, db, side, args...)
 	if err != nil {
 		return nil, 0, at, err
 	}
+	more := chunk.Looked == findChunk
 	var t terms
 	t.add(true, "m.id BETWEEN ? AND ?", chunk.Least, chunk.Greatest)
 	t.add(search.MessageID != uuid.Nil, "m.message_id = ?", search.MessageID)
@@ -101,11 +109,16 @@ func (s *PendingStore) Find(
 				ctx, s.tables, db, s.around("SELECT "+pendingColumns+" FROM {messages} m WHERE m.id IN (?)"), bun.List(ids), len(ids),
 			)
 		}
+		if err == nil && len(ids) == findMost { // there may be more in this part
+			least, greatest := ids[findMost-1], chunk.Greatest
+			if up {
+				least, greatest = chunk.Least, ids[findMost-1]
+			}
+			more = true
+			chunk, err = s.chunk(ctx, db, "m.id BETWEEN ? AND ? ORDER BY m.id", least, greatest, findChunk)
+		}
 		if err != nil {
 			return nil, 0, at, err
-		}
-		if len(ids) == findMost { // there may be more in this part
-			chunk.Least, chunk.Greatest, chunk.Looked = ids[findMost-1], ids[findMost-1], findChunk
 		}
 	}
 	if chunk.Looked > 0 && up {
@@ -113,11 +126,24 @@ func (s *PendingStore) Find(
 	} else if chunk.Looked > 0 {
 		at.Low = chunk.Least
 	}
-	if chunk.Looked < findChunk {
+	if !more {
 		at.Most, at.End = at.Most || up, at.End || !up
 	}
 	at.Up = !up
 	return found, chunk.Looked, at, nil
+}
+
+// chunk is a part of the messages, by their ids.
+type chunk struct {
+	Least, Greatest int64
+	Looked          int
+}
+
+func (s *PendingStore) chunk(ctx context.Context, db bun.IDB, which string, args ...any) (chunk, error) {
+	found, _, err := first[chunk](ctx, s.tables, db,
+		`SELECT COALESCE(MIN(x.id), 0) AS least, COALESCE(MAX(x.id), 0) AS greatest, count(*) AS looked FROM (SELECT m.id FROM {messages} m WHERE `+
+			which+` LIMIT ?) x`, args...)
+	return found, err
 }
 
 // Examined is the result of examining a bounded number of messages.

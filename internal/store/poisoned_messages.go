@@ -20,6 +20,7 @@ type PoisonFilter struct {
 	Consumer, PayloadType         string
 	Fingerprint, Key              string
 	MessageID                     uuid.UUID
+	Header                        string // part of the headers as they are stored
 	PoisonedAfter, PoisonedBefore time.Time
 	Error                         string        // anywhere in the reason or the errors
 	BeforeAt                      time.Time     // only messages older than this place,
@@ -45,6 +46,7 @@ func (s *PoisonStore) poisonWhere(ctx context.Context, f PoisonFilter) (t terms)
 	t.add(f.Fingerprint != "" && f.Fingerprint != Unclassified, "fingerprint = ?", f.Fingerprint)
 	t.add(f.Key != "", "order_key = ?", f.Key)
 	t.add(f.MessageID != uuid.Nil, "message_id = ?", f.MessageID)
+	t.add(f.Header != "", "{instr}(headers, ?) > 0", f.Header)
 	t.add(!f.PoisonedAfter.IsZero(), "poisoned_at > "+s.names.Instant(f.PoisonedAfter))
 	t.add(!f.PoisonedBefore.IsZero(), "poisoned_at < "+s.names.Instant(f.PoisonedBefore))
 	// As typed, case-sensitive: a reason is text, and errors are JSON.
