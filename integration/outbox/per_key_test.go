@@ -275,6 +275,23 @@ func TestEachKeyKeepsToItsRate(t *testing.T) {
 	})
 }
 
+// TestAMessageWithAKeyThatWasDueLongAgoRuns: its due time is its place among those of its consumer.
+func TestAMessageWithAKeyThatWasDueLongAgoRuns(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, bus.Consume("c", func(context.Context, step) error { return nil }, bus.KeyConcurrency(1)))
+		a.Produce(step{"a", 1}, outbox.AvailableAt(time.Unix(0, 0)))
+		a.Produce(step{"b", 1}, outbox.AvailableAt(time.Date(1, 2, 3, 0, 0, 0, 0, time.UTC)))
+		a.Produce(step{"c", 1}, outbox.Delay(time.Hour))
+		id := int64(a.Count("SELECT MAX(id) FROM consumer_messages"))
+		if _, err := a.Admin().Reschedule(t.Context(), db, time.Unix(0, 0), id); err != nil {
+			t.Fatal(err)
+		}
+		a.Start(testapp.Fast())
+		testapp.Poll(t, "all ran", 30*time.Second, 10*time.Millisecond, a.Empty)
+	})
+}
+
 // TestWhatHasAKeyMayWait where its consumer does not run in order, and is run when it is due.
 func TestWhatHasAKeyMayWait(t *testing.T) {
 	t.Parallel()

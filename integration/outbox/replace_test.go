@@ -402,6 +402,28 @@ func TestAConsumerReplacesItsOwnMessage(t *testing.T) {
 	})
 }
 
+// TestARenamedConsumerReplacesItsOwnMessage, which is stored under the consumer's former name.
+func TestARenamedConsumerReplacesItsOwnMessage(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		testapp.New(t, db, testapp.Consumed("former")).Produce(order{ID: "first"}, outbox.InsertID("k"))
+		var runs atomic.Int64
+		var a *app
+		a = testapp.New(t, db, outbox.ConsumeTx("c", func(ctx context.Context, tx bun.Tx, o order) error {
+			if runs.Add(1); o.N > 0 {
+				return nil
+			}
+			_, err := a.Producer.Produce(ctx, tx, order{ID: "next", N: 1}, outbox.InsertID("k", outbox.Replace()))
+			return err
+		}, bus.MaxAttempts(1), bus.Aliases("former")))
+		a.Start(testapp.Fast())
+		testapp.Eventually(t, "nothing waits", a.Empty)
+		if runs.Load() != 2 || len(a.Poisoned()) > 0 {
+			t.Errorf("got %d runs and %+v poisoned, want the message and the one that replaced it", runs.Load(), a.Poisoned())
+		}
+	})
+}
+
 // TestReplacingKeepsCrashes: a payload that kills processes does not look new each time.
 func TestReplacingKeepsCrashes(t *testing.T) {
 	t.Parallel()

@@ -120,6 +120,15 @@ func TestAFailedCallInACallersTransactionIsRolledBack(t *testing.T) {
 				return err
 			}
 		}, not: dialect.PG}, // one statement, which the database takes back, and with it the transaction
+		{name: "a replacement behind another message", not: dialect.MySQL, prepare: func(a *app) func(context.Context, bun.Tx) error {
+			refuse(a, "INSERT", "consumer_messages", "NEW.payload LIKE '%bad%'")
+			return func(ctx context.Context, tx bun.Tx) error {
+				_, err := a.Producer.ProduceMany(ctx, tx, outbox.Item{Payload: order{ID: "1"}},
+					outbox.Item{Payload: order{ID: "2"}, Options: []outbox.Option{outbox.InsertID("k1", outbox.Replace())}},
+					outbox.Item{Payload: order{ID: "bad"}, Options: []outbox.Option{outbox.InsertID("k2", outbox.Replace())}})
+				return err
+			}
+		}},
 		{name: "cancel", not: dialect.MySQL, prepare: func(a *app) func(context.Context, bun.Tx) error {
 			a.ProduceMany(many)
 			refuse(a, "DELETE", "consumer_messages", fmt.Sprintf("OLD.payload LIKE '%%\"n\":%d}'", many-1))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 )
 
@@ -52,13 +53,21 @@ func sqlState(err error) string {
 	return code
 }
 
-// SQLiteCode returns the result code of a SQLite error, or 0.
+// SQLiteCode returns the result code of a SQLite error, or 0. Errors of others have a method Code, too: the
+// type must be of a package for SQLite.
 func SQLiteCode(err error) int {
 	var code codeError
-	if errors.As(err, &code) {
-		return code.Code()
+	if !errors.As(err, &code) {
+		return 0
 	}
-	return 0
+	of := reflect.TypeOf(code)
+	if of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	if !strings.Contains(of.PkgPath(), "sqlite") {
+		return 0
+	}
+	return code.Code()
 }
 
 // IsConflict reports whether a statement lost against a concurrent transaction, so that

@@ -228,11 +228,7 @@ func (t *consumerTx) commit(tasks []*task) error {
 	}
 	n, err := t.transactor.store.Claims.Remove(statement, t.tx, t.session, ids...)
 	if err == nil && n < len(ids) {
-		var replaced int // by the consumer, in this transaction
-		replaced, err = t.transactor.store.Claims.Replaced(statement, t.tx.Tx, store.Each(tasks, func(t *task) store.Message { return t.row }))
-		if err == nil && n+replaced < len(ids) {
-			err = errHidden
-		}
+		err = t.replacedSince(statement, tasks, len(ids)-n)
 	}
 	if err != nil {
 		return t.undone("remove", err)
@@ -291,6 +287,25 @@ func (t *consumerTx) remember(ctx context.Context, tasks []*task) error {
 		return nil
 	}
 	return t.transactor.store.Outbox.Remember(ctx, t.tx.Tx, all)
+}
+
+// replacedSince returns errHidden unless the consumers themselves have replaced so many of the messages in
+// this transaction.
+func (t *consumerTx) replacedSince(ctx context.Context, tasks []*task, missing int) error {
+	for _, task := range tasks {
+		row := &task.row
+		replaced, err := t.transactor.store.Claims.Replaced(ctx, t.tx.Tx, row.ID, row.InsertID, access.Names(task.consumer.Consumer))
+		if err != nil {
+			return err
+		}
+		if replaced {
+			missing--
+		}
+	}
+	if missing > 0 {
+		return errHidden
+	}
+	return nil
 }
 
 // afterLostCommit finds out whether a commit with a lost answer succeeded.

@@ -214,7 +214,7 @@ func (ps *pollState) lookedAtLanes(of []*lanes, states []store.LaneState, poll *
 		l.stuck = false
 	}
 	for _, s := range states {
-		switch l, next := of[s.Look], time.Duration(s.Next)*time.Microsecond; {
+		switch l, next := of[s.Look], s.Wait(); {
 		case s.Crashes > 0:
 			l.stuck = true
 			if s.Crashes == 1 {

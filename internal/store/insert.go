@@ -200,7 +200,7 @@ func (s *OutboxStore) takenBefore(ctx context.Context, tx bun.Tx, former formerK
 func RowOf(m *bus.Message, c bus.Consumer, headers string) dialect.NewMessage {
 	row := dialect.NewMessage{
 		MessageID: m.ID, ConsumerType: c.Name(), PayloadType: m.PayloadType, Payload: string(m.Payload), Headers: headers,
-		InsertID: m.InsertID, AvailableAt: m.AvailableAt, Delay: m.Delay, Replace: m.Replace, MaxPostponed: m.DebounceMax,
+		InsertID: m.InsertID, AvailableAt: dialect.Due(m.AvailableAt), Delay: m.Delay, Replace: m.Replace, MaxPostponed: m.DebounceMax,
 		UniqueFor: m.UniqueFor, GroupKey: m.Group,
 	}
 	if m.Event != nil {

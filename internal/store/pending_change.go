@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
@@ -127,7 +128,7 @@ func (s *PendingStore) changeLocked(ctx context.Context, tx bun.Tx, ids []int64,
 	if !c.Cancel {
 		due = s.names.Now(ctx)
 		if !c.AvailableAt.IsZero() {
-			due = s.names.Instant(c.AvailableAt)
+			due = s.names.Instant(dialect.Due(c.AvailableAt))
 		}
 	}
 	rows, err := s.dialect.ChangeLocked(ctx, tx, ids, due)

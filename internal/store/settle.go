@@ -109,22 +109,16 @@ func (s *ClaimStore) Remove(ctx context.Context, tx bun.IDB, session dialect.Ses
 	return s.dialect.Remove(ctx, tx, session, ids)
 }
 
-// Replaced counts messages that have replaced others. The transaction has locked or removed the
-// others, so it has replaced them itself.
-func (s *ClaimStore) Replaced(ctx context.Context, tx bun.IDB, others []dialect.Message) (n int, err error) {
-	for _, m := range others {
-		if m.InsertID == "" {
-			continue
-		}
-		var there int
-		err := s.names.Query(ctx, tx, `SELECT count(*) FROM {messages} m WHERE {keyed} AND m.consumer_type = ? AND m.id <> ?`, m.InsertID, m.ConsumerType, m.ID).
-			Scan(ctx, &there)
-		if err != nil {
-			return 0, err
-		}
-		n += there
+// Replaced reports whether another message has replaced one, under any of the consumer's names. The
+// transaction has locked or removed that one, so it has replaced it itself.
+func (s *ClaimStore) Replaced(ctx context.Context, tx bun.IDB, id int64, insertID string, consumer []string) (bool, error) {
+	if insertID == "" {
+		return false, nil
 	}
-	return n, nil
+	var there int
+	err := s.names.Query(ctx, tx, `SELECT count(*) FROM {messages} m WHERE {keyed} AND m.consumer_type IN (?) AND m.id <> ?`, insertID, bun.List(consumer), id).
+		Scan(ctx, &there)
+	return there > 0, err
 }
 
 // Savepoint marks the state of a transaction for [ClaimStore.Undo]. It hides the one before.

@@ -96,7 +96,7 @@ func Whole(ctx context.Context, db bun.IDB, fn func() error) (err error) {
 	if !ok {
 		return fn()
 	}
-	name := savepoint(tx)
+	name := savepoint(tx, "call")
 	if _, err := tx.NewRaw(`SAVEPOINT ` + name).Exec(ctx); err != nil {
 		return fmt.Errorf("savepoint: %w", err)
 	}
@@ -130,7 +130,7 @@ const deadlockTries = 5
 // PostgreSQL ends it for a deadlock. It repeats nothing else. An error leaves the transaction as
 // the statement left it.
 func ThroughDeadlocks(ctx context.Context, tx bun.Tx, statement func() error) error {
-	name := savepoint(tx)
+	name := savepoint(tx, "deadlock")
 	if _, err := tx.NewRaw(`SAVEPOINT ` + name).Exec(ctx); err != nil {
 		return fmt.Errorf("savepoint: %w", err)
 	}
@@ -183,12 +183,13 @@ func CloseEnded(ctx context.Context, db bun.IDB) {
 }
 
 // savepoint returns the name of a savepoint that may stand behind others. Where savepoints of one
-// name form a stack, a single name keeps the server's statistics short.
-func savepoint(tx bun.Tx) string {
+// name form a stack, a single name for each use keeps the server's statistics short. An inner savepoint
+// that an error leaves behind must not have the name of the outer one, which is to be rolled back to.
+func savepoint(tx bun.Tx, use string) string {
 	if habitsOf(tx).namesHide {
 		return `asyncmonolith_` + rand.Text()[:12]
 	}
-	return `asyncmonolith_call`
+	return `asyncmonolith_` + use
 }
 
 // undo rolls back to the savepoint and releases it.

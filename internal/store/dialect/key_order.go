@@ -15,6 +15,15 @@ const FirstInstant = "100000000000000" // in 1973
 
 const firstInstant = 100_000_000_000_000
 
+// Due returns the instant to store for a due time. Before FirstInstant it would be no rank of messages in any
+// order, and all due times of the past mean now.
+func Due(at time.Time) time.Time {
+	if first := time.UnixMicro(firstInstant); !at.IsZero() && at.Before(first) {
+		return first
+	}
+	return at
+}
+
 // Unbounded is the PerKey of a source that shares among keys and does not bound them.
 const Unbounded = math.MaxInt32
 

@@ -125,6 +125,15 @@ type LaneState struct {
 	Next    int64 `bun:"next"`
 }
 
+// Wait is the time until the next message is due, or 0.
+func (s LaneState) Wait() time.Duration { return wait(s.Next) }
+
+// wait converts microseconds, of which there may be more than a Duration can hold.
+func wait(micros int64) time.Duration {
+	const longest = 365 * 24 * time.Hour
+	return time.Duration(min(micros, longest.Microseconds())) * time.Microsecond
+}
+
 const (
 	laneExists = `SELECT ? AS look, 0 AS crashes, 0 AS next{from nothing} WHERE (SELECT m.rank FROM {by rank} m WHERE m.consumer_type = ? AND m.keyed = TRUE AND m.rank > ?{loose} ORDER BY m.rank LIMIT 1) IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM {paused} u WHERE u.consumer_type = ?)`

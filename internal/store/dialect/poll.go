@@ -55,7 +55,7 @@ func NewPoll(found []Finding) Poll {
 			p.Expired = f.Value < 0
 			p.Lease, p.Overdue = time.Duration(max(f.Value, 0))*time.Microsecond, time.Duration(max(-f.Value, 0))*time.Microsecond
 		case foundNext:
-			p.Next = time.Duration(f.Value) * time.Microsecond
+			p.Next = wait(f.Value)
 		case foundNow:
 			p.Now = f.At.Time
 		}
