@@ -18,7 +18,7 @@ import (
 // Insert writes the rows in as few statements as possible and returns how many were written for
 // each message id. It leaves out rows whose insert id is already pending. For several statements
 // (see [Statements]) the caller provides the transaction.
-func (s *OutboxStore) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (map[uuid.UUID]int, error) {
+func (s *OutboxStore) Insert(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (written map[uuid.UUID]int, err error) {
 	rows = withoutReplaced(rows)
 	if err := s.rank(ctx, db, rows); err != nil {
 		return nil, err
@@ -33,6 +33,23 @@ func (s *OutboxStore) Insert(ctx context.Context, db bun.IDB, rows []dialect.New
 	if err := s.share(ctx, db, rows); err != nil {
 		return nil, err
 	}
+	ids := dialect.Each(rows, insertIDOf)
+	if !slices.ContainsFunc(ids, insertID.renamed) {
+		return s.insertChunks(ctx, db, rows)
+	}
+	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
+		taken, err := s.taken(ctx, tx, ids)
+		if err != nil {
+			return err
+		}
+		left := slices.DeleteFunc(slices.Clone(rows), func(row dialect.NewMessage) bool { return taken[insertIDOf(row).PendingKey] })
+		written, err = s.insertChunks(ctx, tx, left)
+		return err
+	})
+	return written, err
+}
+
+func (s *OutboxStore) insertChunks(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (map[uuid.UUID]int, error) {
 	written := make(map[uuid.UUID]int, len(rows))
 	for _, chunk := range chunks(rows) {
 		if err := s.insertChunk(ctx, db, chunk, written); err != nil {
@@ -122,7 +139,7 @@ func (s *OutboxStore) insertChunk(ctx context.Context, db bun.IDB, rows []dialec
 	if err := s.supports(rows[0]); err != nil {
 		return err
 	}
-	insert := s.insertUnique
+	insert := s.dialect.InsertKeyed
 	switch {
 	case rows[0].Replace:
 		insert = s.replace
@@ -141,57 +158,51 @@ func (s *OutboxStore) insertChunk(ctx context.Context, db bun.IDB, rows []dialec
 	return err
 }
 
-// insertUnique leaves out rows whose insert id is pending under any name of their consumer.
-func (s *OutboxStore) insertUnique(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
-	former := make(formerKeys)
-	for _, row := range rows {
-		former.add(row.Key(), row.FormerConsumers)
+// insertID is an insert id with the names of its consumer.
+type insertID struct {
+	dialect.PendingKey
+	former []string // names of the consumer
+}
+
+// insertIDOf returns the insert id of a row that must not be pending twice.
+func insertIDOf(row dialect.NewMessage) insertID {
+	if row.Replace || row.InsertID == "" {
+		return insertID{}
 	}
-	if len(former) == 0 {
-		return s.dialect.InsertKeyed(ctx, db, rows)
-	}
-	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
-		taken, err := s.takenBefore(ctx, tx, former)
-		if err != nil {
-			return fmt.Errorf("insert ids under former names: %w", err)
-		}
-		left := slices.DeleteFunc(slices.Clone(rows), func(row dialect.NewMessage) bool { return row.InsertID != "" && taken[row.Key()] })
-		if ids = nil; len(left) == 0 {
-			return nil
-		}
-		ids, err = s.dialect.InsertKeyed(ctx, tx, left)
-		return err
+	return insertID{row.Key(), row.FormerConsumers}
+}
+
+func (i insertID) renamed() bool { return i.InsertID != "" && len(i.former) > 0 }
+
+// formerKeys returns the keys of an insert id under the former names of its consumer.
+func (i insertID) formerKeys() []dialect.PendingKey {
+	return dialect.Each(i.former, func(name string) dialect.PendingKey {
+		return dialect.PendingKey{InsertID: i.InsertID, ConsumerType: name}
 	})
-	return ids, err
 }
 
-// formerKeys maps a key to the keys under former names of its consumer.
-type formerKeys map[dialect.PendingKey][]dialect.PendingKey
-
-func (f formerKeys) add(key dialect.PendingKey, names []string) {
-	for _, name := range names {
-		if key.InsertID != "" {
-			f[key] = append(f[key], dialect.PendingKey{InsertID: key.InsertID, ConsumerType: name})
+// taken returns which insert ids of renamed consumers are pending under the present or a former name.
+// Where the database allows it, it finds out as a producer that uses that name would: it waits for other
+// writers of the same. It does so for all insert ids of a call, in the order in which other producers
+// write theirs, so that no two can deadlock.
+func (s *OutboxStore) taken(ctx context.Context, tx bun.Tx, ids []insertID) (taken map[dialect.PendingKey]bool, err error) {
+	var keys []dialect.PendingKey
+	for _, id := range ids {
+		if id.InsertID != "" {
+			keys = append(append(keys, id.PendingKey), id.formerKeys()...)
 		}
 	}
-}
-
-// takenBefore returns which insert ids are pending under the present or a former name of their
-// consumer. Where the database allows it, it finds out as a producer that uses that name would: it
-// waits for other writers of the same.
-func (s *OutboxStore) takenBefore(ctx context.Context, tx bun.Tx, former formerKeys) (taken map[dialect.PendingKey]bool, err error) {
-	var keys []dialect.PendingKey
-	for key, names := range former {
-		keys = append(append(keys, key), names...)
-	}
-	slices.SortFunc(keys, dialect.PendingKey.Compare) // old and new names in one order, so that no two can deadlock
+	slices.SortFunc(keys, dialect.PendingKey.Compare)
 	free, err := s.dialect.FreeKeys(ctx, tx, slices.Compact(keys))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("insert ids under former names: %w", err)
 	}
 	taken = make(map[dialect.PendingKey]bool)
-	for key, names := range former {
-		taken[key] = !free[key] || slices.ContainsFunc(names, func(k dialect.PendingKey) bool { return !free[k] })
+	for _, id := range ids {
+		if id.renamed() {
+			taken[id.PendingKey] = !free[id.PendingKey] ||
+				slices.ContainsFunc(id.formerKeys(), func(k dialect.PendingKey) bool { return !free[k] })
+		}
 	}
 	return taken, nil
 }

@@ -208,17 +208,16 @@ func (s *PoisonStore) Requeue(
 func (s *PoisonStore) withoutTaken(
 	ctx context.Context, tx bun.Tx, rows []dialect.Poisoned, how dialect.Requeuing,
 ) ([]dialect.Poisoned, error) {
-	former := make(formerKeys)
-	for _, row := range rows {
+	ids := dialect.Each(rows, func(row dialect.Poisoned) insertID {
 		key := how.Key(row)
-		former.add(key, how.Former[key.ConsumerType])
-	}
-	if len(former) == 0 {
+		return insertID{key, how.Former[key.ConsumerType]}
+	})
+	if !slices.ContainsFunc(ids, insertID.renamed) {
 		return rows, nil
 	}
-	taken, err := s.outbox.takenBefore(ctx, tx, former)
+	taken, err := s.outbox.taken(ctx, tx, ids)
 	if err != nil {
-		return nil, fmt.Errorf("insert ids under former names: %w", err)
+		return nil, err
 	}
 	return slices.DeleteFunc(rows, func(row dialect.Poisoned) bool { return row.InsertID != "" && taken[how.Key(row)] }), nil
 }
