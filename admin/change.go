@@ -169,7 +169,7 @@ func (c *Client) stop(ctx context.Context, st *store.Store, db *bun.DB, id int64
 		case err != nil:
 			return "", err
 		case len(changed.IDs) > 0:
-			return StopCancelled, forget(ctx, st, db, id, asked)
+			return StopCancelled, st.Operations.Stopped(ctx, db, id)
 		case len(changed.Missing) > 0 && asked == "":
 			return "", ErrNotFound
 		}
@@ -178,12 +178,12 @@ func (c *Client) stop(ctx context.Context, st *store.Store, db *bun.DB, id int64
 			return "", err
 		}
 		if asked != "" && request.Outcome != "" {
-			return StopResult(request.Outcome), forget(ctx, st, db, id, asked)
+			return StopResult(request.Outcome), nil
 		}
 		if len(changed.Missing) > 0 {
 			gone = cmp.Or(gone, time.Now())
 			if time.Since(gone) > stopAnswer { // no answer will come any more
-				return StopTooLate, forget(ctx, st, db, id, asked)
+				return StopTooLate, nil
 			}
 		} else if asked, err = c.askToStop(ctx, st, db, id, asked); err != nil {
 			return "", err
@@ -202,12 +202,4 @@ func (c *Client) askToStop(ctx context.Context, st *store.Store, db *bun.DB, id 
 		return asked, err
 	}
 	return owner, st.Operations.AskToStop(ctx, db, id, owner)
-}
-
-// forget deletes the stop request, if one was made.
-func forget(ctx context.Context, st *store.Store, db *bun.DB, id int64, asked string) error {
-	if asked == "" {
-		return nil
-	}
-	return st.Operations.ForgetStop(ctx, db, id)
 }

@@ -54,8 +54,41 @@ func TestARunIsStoppedFromOutside(t *testing.T) {
 			t.Errorf("Stop of what is not there: got %v, want %v", err, admin.ErrNotFound)
 		}
 		r.MustStop()
-		if len(a.Poisoned()) > 0 || a.Count("SELECT count(*) FROM message_stops") != 0 {
-			t.Errorf("got %d poisoned, want none, and no requests left", len(a.Poisoned()))
+		if len(a.Poisoned()) > 0 || a.Count("SELECT count(*) FROM message_stops WHERE outcome IS NULL") != 0 {
+			t.Errorf("got %d poisoned, want none, and no request without an answer", len(a.Poisoned()))
+		}
+	})
+}
+
+// TestTwoOperatorsStopARun: each learns that it was cancelled.
+func TestTwoOperatorsStopARun(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var running atomic.Int64
+		a := testapp.New(t, db, bus.Consume("c", untilStopped(&running), bus.Timeout(2*time.Minute)))
+		a.Start(testapp.Fast())
+		client, stopped := a.Admin(), make(chan admin.StopResult)
+		for round := int64(1); round <= 10; round++ {
+			a.Produce(order{ID: "1"})
+			testapp.Eventually(t, "it runs", func() bool { return running.Load() == 1 })
+			id := a.Pending()[0].ID
+			for range 2 {
+				go func() {
+					result, err := client.Stop(a.Context(), db, id)
+					if errors.Is(err, admin.ErrNotFound) { // it asked after the other was answered
+						result, err = admin.StopCancelled, nil
+					}
+					if err != nil {
+						t.Errorf("Stop: %v", err)
+					}
+					stopped <- result
+				}()
+			}
+			for range 2 {
+				if result := <-stopped; result != admin.StopCancelled {
+					t.Errorf("Stop in round %d: got %q, want %q", round, result, admin.StopCancelled)
+				}
+			}
 		}
 	})
 }

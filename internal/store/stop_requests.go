@@ -6,10 +6,11 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// stopsKept is how long an unanswered request is kept.
+// stopsKept is how long a request and its answer are kept.
 const stopsKept = time.Hour
 
 // The outcomes of a request to stop a message.
@@ -18,15 +19,22 @@ const (
 	StopTooLate   = "too_late"  // its run had another outcome
 )
 
-// AskToStop asks the owner of a claim to stop a message in it. It replaces an earlier request for
-// that message, and deletes old requests.
+// AskToStop asks the owner of a claim to stop a message in it, unless that is asked already. It deletes
+// old requests, and earlier ones for a message that is still there.
 func (s *OperationStore) AskToStop(ctx context.Context, db *bun.DB, message int64, owner string) error {
-	return txn.InTx(ctx, db, func(tx bun.Tx) error {
-		if err := s.names.Exec(ctx, tx, `DELETE FROM {stops} WHERE message_id = ? OR asked_at < ?`, message, bun.Safe(s.names.After(ctx, -stopsKept))); err != nil {
+	err := txn.InTx(ctx, db, func(tx bun.Tx) error {
+		err := s.names.Exec(ctx, tx, `DELETE FROM {stops} WHERE message_id = ? AND (owner <> ? OR outcome = ?) OR asked_at < ?`,
+			message, owner, StopTooLate, bun.Safe(s.names.After(ctx, -stopsKept)))
+		if err != nil {
 			return err
 		}
-		return s.names.Exec(ctx, tx, `INSERT INTO {stops} (message_id, owner, asked_at) VALUES (?, ?, {now})`, message, owner)
+		return s.names.Exec(ctx, tx, `INSERT INTO {stops} (message_id, owner, asked_at) SELECT ?, ?, {now}{from nothing} WHERE NOT EXISTS (SELECT 1 FROM {stops} s WHERE s.message_id = ?)`,
+			message, owner, message)
 	})
+	if dberr.ClassOf(err) == dberr.Refused { // another transaction has just asked
+		return nil
+	}
+	return err
 }
 
 // StopRequests returns the messages that the owner is asked to stop and has not answered.
@@ -50,9 +58,9 @@ func (s *OperationStore) StopAnswer(ctx context.Context, db bun.IDB, message int
 	return first[StopRequest](ctx, s.tables, db, `SELECT owner, outcome FROM {stops} WHERE message_id = ?`, message)
 }
 
-// ForgetStop deletes the request for a message.
-func (s *OperationStore) ForgetStop(ctx context.Context, db bun.IDB, message int64) error {
-	return s.exec(ctx, db, `DELETE FROM {stops} WHERE message_id = ?`, message)
+// Stopped records that a message was cancelled, for others that have asked to stop it.
+func (s *OperationStore) Stopped(ctx context.Context, db bun.IDB, message int64) error {
+	return s.exec(ctx, db, `UPDATE {stops} SET outcome = ? WHERE message_id = ?`, StopCancelled, message)
 }
 
 // Holder returns the owner of the claim of a message, which is empty if it is not claimed. found is
