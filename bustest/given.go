@@ -3,6 +3,7 @@ package bustest
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -12,9 +13,9 @@ import (
 // History is the events before a command: none when made by [Decider], or those of
 // [History.Given]. It belongs to one test.
 type History[S, C any, E bus.Payload] struct {
-	t     testing.TB
-	d     decider.Decider[S, C, E]
-	state S
+	t      testing.TB
+	d      decider.Decider[S, C, E]
+	events []E
 }
 
 // Decider tests a decider without a database: given some events, when a command comes, then these
@@ -27,24 +28,28 @@ func Decider[S, C any, E bus.Payload](t testing.TB, d decider.Decider[S, C, E]) 
 	if err := d.Check(); err != nil {
 		t.Fatalf("bustest: Decider: %v", err)
 	}
-	h := &History[S, C, E]{t: t, d: d}
-	if d.Initial != nil {
-		h.state = d.Initial()
+	return &History[S, C, E]{t: t, d: d}
+}
+
+// state returns a new state, because Decide and Evolve may write to its maps.
+func (h *History[S, C, E]) state() (state S) {
+	if h.d.Initial != nil {
+		state = h.d.Initial()
 	}
-	return h
+	for _, event := range h.events {
+		state = h.d.Evolve(state, event)
+	}
+	return state
 }
 
 // Given returns the history followed by these events.
 func (h *History[S, C, E]) Given(events ...E) *History[S, C, E] {
 	h.t.Helper()
-	longer := *h
-	for _, event := range events {
-		longer.state = h.d.Evolve(longer.state, event)
-	}
-	if err := h.d.Check(longer.state); err != nil {
+	longer := &History[S, C, E]{t: h.t, d: h.d, events: slices.Concat(h.events, events)}
+	if err := h.d.Check(longer.state()); err != nil {
 		h.t.Errorf("bustest: Given: %v", err)
 	}
-	return &longer
+	return longer
 }
 
 // Decision is a decider's result for a command.
@@ -60,8 +65,8 @@ type Decision[S any, E bus.Payload] struct {
 // When decides on a command, with the test's context.
 func (h *History[S, C, E]) When(command C) *Decision[S, E] {
 	h.t.Helper()
-	d := &Decision[S, E]{t: h.t, State: h.state}
-	d.events, d.err = h.d.Decide(h.t.Context(), h.state, command)
+	d := &Decision[S, E]{t: h.t, State: h.state()}
+	d.events, d.err = h.d.Decide(h.t.Context(), d.State, command)
 	for _, event := range d.events {
 		d.State = h.d.Evolve(d.State, event)
 	}

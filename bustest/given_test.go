@@ -44,6 +44,38 @@ func TestGivenWhenThen(t *testing.T) {
 	}
 }
 
+type added struct{ Name string }
+
+func (added) PayloadType() string { return "set.added" }
+
+// TestGivenWhenThenKeepsItsHistory where Evolve writes to a map, as it may.
+func TestGivenWhenThenKeepsItsHistory(t *testing.T) {
+	t.Parallel()
+	set := decider.Decider[map[string]bool, string, added]{
+		Category: "set",
+		Initial:  func() map[string]bool { return map[string]bool{} },
+		Evolve:   func(names map[string]bool, e added) map[string]bool { names[e.Name] = true; return names },
+		Decide: func(_ context.Context, names map[string]bool, name string) ([]added, error) {
+			if names[name] {
+				return nil, nil
+			}
+			return []added{{name}}, nil
+		},
+	}
+	base := bustest.Decider(t, set)
+	longer := base.Given(added{"a"})
+	base.Given(added{"c"})
+	for range 2 {
+		base.When("a").Then(added{"a"})
+		longer.When("a").Then()
+		longer.When("b").Then(added{"b"})
+		longer.When("c").Then(added{"c"})
+	}
+	if state := longer.When("b").State; len(state) != 2 {
+		t.Errorf("state: got %v, want a and b", state)
+	}
+}
+
 // noted is a test that takes failures down.
 type noted struct {
 	testing.TB

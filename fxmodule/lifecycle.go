@@ -132,8 +132,8 @@ func (l *lifecycle) check(ctx context.Context) error {
 	return err
 }
 
-// announce logs what runs, and which telemetry is on: fx silently ignores a provider of the wrong
-// type.
+// announce logs what runs, and whether telemetry and notifications are on: fx silently ignores a
+// provider of the wrong type.
 func (l *lifecycle) announce(ctx context.Context) {
 	p, on := l.params.Providers, l.params.Telemetry != nil
 	logger := cmp.Or(l.params.Logger, slog.Default())
@@ -144,7 +144,8 @@ func (l *lifecycle) announce(ctx context.Context) {
 	}
 	logger.InfoContext(ctx, "processors starting", "consumers", consumers,
 		"traces", describe(on, p.Tracers != nil || p.Config.TracerProvider != nil),
-		"metrics", describe(on, p.Meters != nil || p.Config.MeterProvider != nil))
+		"metrics", describe(on, p.Meters != nil || p.Config.MeterProvider != nil),
+		"notifications", describe(l.params.Notifier != nil, true))
 }
 
 // background runs a part until it is cancelled. A part that ends by itself has failed, and shuts

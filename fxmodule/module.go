@@ -28,8 +28,8 @@ import (
 // notify.Listener, and bus.RegistryConfig, outbox.ProducerConfig, outbox.ProcessorConfig,
 // schedule.SchedulerConfig, schedule.ProcessorConfig, notify.NotifierConfig, inbox.RunnerConfig,
 // relay.RunnerConfig, ops.Config (whose DB and Registry it fills in) and amotel.TelemetryConfig, each
-// as a value. fx matches by exact type: a pointer to a configuration is an error. Give Module to an
-// application once. It is immutable.
+// as a value. fx matches by exact type: a pointer to a configuration, a *pgxnotify.Listener alone and
+// an OnPoison of a plain func type are errors. Give Module to an application once. It is immutable.
 var Module = module() // immutable
 
 func module() fx.Option {

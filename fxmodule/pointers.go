@@ -1,6 +1,7 @@
 package fxmodule
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"strings"
@@ -42,19 +43,26 @@ type pointers struct {
 
 	ConsumeMiddleware []bus.Middleware        `optional:"true"`
 	ProduceMiddleware []bus.ProduceMiddleware `optional:"true"`
+
+	OnPoison func(ctx context.Context, m *bus.Message, reason string, err error) `optional:"true"`
 }
 
-// refuseConcrete returns an error if providers of OpenTelemetry's SDK are not provided as
-// interfaces and telemetry would therefore be off. It reads fx's graph, because this module does
-// not import the SDK.
-func refuseConcrete(telemetry telemetryParams, graph fx.DotGraph) error {
-	if telemetry != (telemetryParams{}) {
-		return nil
-	}
-	for _, concrete := range []string{"*trace.TracerProvider", "*metric.MeterProvider"} {
-		if strings.Contains(string(graph), concrete) {
-			return fmt.Errorf("fxmodule: the SDK's %s is provided, and no telemetry is on: provide it as OpenTelemetry's interface, "+
-				"with fx.As(new(%s)), or provide an amotel.TelemetryConfig", concrete, strings.TrimPrefix(concrete, "*"))
+// refuseConcrete returns an error if providers of OpenTelemetry's SDK, or pgxnotify's listener, are
+// not provided as interfaces and would therefore be ignored. It reads fx's graph, because this
+// module does not import their packages.
+func refuseConcrete(telemetry telemetryParams, listener listenerParams, graph fx.DotGraph) error {
+	off, deaf := telemetry == (telemetryParams{}), listener.Listener == nil && listener.Config.Listener == nil
+	for _, c := range []struct {
+		ignored                 bool
+		concrete, wants, config string
+	}{
+		{off, "*trace.TracerProvider", "trace.TracerProvider", "amotel.TelemetryConfig"},
+		{off, "*metric.MeterProvider", "metric.MeterProvider", "amotel.TelemetryConfig"},
+		{deaf, "*pgxnotify.Listener", "notify.Listener", "notify.NotifierConfig"},
+	} {
+		if c.ignored && strings.Contains(string(graph), c.concrete) {
+			return fmt.Errorf("fxmodule: %s is provided, which Module ignores: provide it as an interface, with fx.As(new(%s)), "+
+				"or provide %s", c.concrete, c.wants, c.config)
 		}
 	}
 	return nil
@@ -67,6 +75,8 @@ func refusePointers(p pointers) error {
 		case given.IsNil():
 		case given.Kind() == reflect.Pointer:
 			return fmt.Errorf("fxmodule: %s is provided: provide the value, %s", given.Type(), given.Type().Elem())
+		case given.Kind() == reflect.Func:
+			return fmt.Errorf("fxmodule: %s is provided: provide middleware.%s", given.Type(), all.Type().Field(i).Name)
 		default:
 			return fmt.Errorf("fxmodule: %s is provided: provide fxmodule.%s", given.Type(), all.Type().Field(i).Name)
 		}

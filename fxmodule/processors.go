@@ -79,23 +79,29 @@ func newScheduleProcessor(p scheduleProcessorParams) (*schedule.Processor, error
 	return schedule.NewProcessor(p.Base.DB.db, p.Base.Registry, p.Handles.producer, config)
 }
 
+type listenerParams struct {
+	fx.In
+
+	Listener notify.Listener       `optional:"true"`
+	Config   notify.NotifierConfig `optional:"true"`
+}
+
 type notifierParams struct {
 	fx.In
 
 	DB       database
 	Registry *bus.Registry
-	Listener notify.Listener       `optional:"true"`
-	Config   notify.NotifierConfig `optional:"true"`
-	Logger   *slog.Logger          `optional:"true"`
+	Given    listenerParams
+	Logger   *slog.Logger `optional:"true"`
 }
 
 // newNotifier returns nil when the application has no listener.
 func newNotifier(p notifierParams) (*notify.Notifier, error) {
-	config := p.Config
-	if p.Listener != nil && config.Listener != nil {
+	config, listener := p.Given.Config, p.Given.Listener
+	if listener != nil && config.Listener != nil {
 		return nil, bothProvided("notify.Listener", "notify.NotifierConfig.Listener")
 	}
-	if config.Listener = cmp.Or(config.Listener, p.Listener); config.Listener == nil {
+	if config.Listener = cmp.Or(config.Listener, listener); config.Listener == nil {
 		return nil, nil
 	}
 	config.Logger = cmp.Or(config.Logger, p.Logger)

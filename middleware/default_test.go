@@ -166,8 +166,8 @@ func TestDefaultChainAsAWhole(t *testing.T) {
 		}
 		want := []string{
 			"enter telemetry", "enter user, limited", "handler, limited",
-			// The panic unwinds the user's layer and the timeout, which says nothing of a limit.
-			"hook: bus: handler panicked: context deadline exceeded",
+			// The panic unwinds the layer of the user and the timeout. The hook has a limit of its own.
+			"hook: bus: handler panicked: context deadline exceeded, limited",
 			"log", "leave telemetry with " + bus.Poisoned.String(),
 		}
 		if !slices.Equal(events, want) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
@@ -134,4 +135,52 @@ func TestPoisonHookThatPanicsDoesNotKeepTheMessageAlive(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A hook that waits for a server that does not answer would hold a worker for each poisoned message.
+func TestPoisonEndsAHookThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		hook := func(ctx context.Context, _ *bus.Message, _ string, _ error) { <-ctx.Done() }
+		got := run(t, delivery(5), returns(bus.Permanent(errMail)), middleware.Poison(hook))
+		if took := time.Since(start); took != 10*time.Second {
+			t.Errorf("a hook that waits for its context: got the outcome after %s, want 10s", took)
+		}
+		if got.Outcome != bus.Poisoned || got.Reason != "permanent error" || !errors.Is(got.Err, errMail) {
+			t.Errorf("got %s, reason %q, error %v, want the message poisoned all the same", got.Outcome, got.Reason, got.Err)
+		}
+	})
+}
+
+func TestPoisonAbandonsAHookThatIgnoresItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		calls, release := make(chan struct{}, 10), make(chan struct{})
+		defer close(release)
+		layer := middleware.Poison(func(context.Context, *bus.Message, string, error) {
+			calls <- struct{}{}
+			<-release
+		})
+		for i := range 5 {
+			start := time.Now()
+			got := run(t, delivery(5), returns(bus.Permanent(errMail)), layer)
+			want := 11 * time.Second
+			if i == 4 { // 4 calls have not returned
+				want = 0
+			}
+			if took := time.Since(start); took != want {
+				t.Errorf("message %d: got the outcome after %s, want %s", i, took, want)
+			}
+			if got.Outcome != bus.Poisoned || !errors.Is(got.Err, errMail) || !errors.Is(got.Err, context.DeadlineExceeded) {
+				t.Errorf("message %d: got %s, error %v, want it poisoned, with the handler's and the hook's error", i, got.Outcome, got.Err)
+			}
+			if text := got.Err.Error(); !strings.Contains(text, "middleware: OnPoison: ") {
+				t.Errorf("message %d: got text %q, want the hook named", i, text)
+			}
+		}
+		if len(calls) != 4 {
+			t.Errorf("the hook was called %d times, want 4", len(calls))
+		}
+	})
 }

@@ -43,7 +43,8 @@ type Decider[S, C any, E bus.Payload] struct {
 // with values that JSON changes, such as an int64 in an any field, is not stored; a warning is
 // logged.
 type Snapshots struct {
-	// Every is the number of events between snapshots.
+	// Every is the number of events between snapshots. The command that reaches a multiple of it
+	// stores one.
 	Every int
 	// Schema must be raised when S or Evolve changes: snapshots of another schema are ignored.
 	// Defaults to 0.
@@ -177,7 +178,7 @@ func (d Decider[S, C, E]) handle(ctx context.Context, log *eventlog.Log, tx bun.
 	}
 	expected := eventlog.ExpectedVersion(l.version)
 	l.version += int64(len(events))
-	text := d.encode(ctx, id, l)
+	text := d.encode(ctx, id, l, len(events))
 	if text == nil {
 		appended, err := log.Append(ctx, tx, d.Stream(id), expected, payloads...)
 		return l.state, appended, err

@@ -76,11 +76,11 @@ func empty(v reflect.Value, outermost bool) {
 	}
 }
 
-// encode returns the state to store, or nil if too few events have passed since the last snapshot.
-// A state that JSON rejects, such as one with a NaN, or that is another one once it is decoded, does
-// not block the stream: it is logged and not stored.
-func (d Decider[S, C, E]) encode(ctx context.Context, id string, l loaded[S]) []byte {
-	if every := int64(d.Snapshots.Every); every == 0 || l.version/every == l.snapshot/every {
+// encode returns the state to store, or nil unless the command's events, the last ones, have reached
+// a multiple of Every. A state that JSON rejects, such as one with a NaN, or that is another one once
+// it is decoded, does not block the stream: it is logged and not stored.
+func (d Decider[S, C, E]) encode(ctx context.Context, id string, l loaded[S], events int) []byte {
+	if every := int64(d.Snapshots.Every); every == 0 || l.version/every == (l.version-int64(events))/every {
 		return nil
 	}
 	text, err := d.encoded(l.state)

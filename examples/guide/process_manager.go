@@ -2,6 +2,7 @@ package guide
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -78,8 +79,12 @@ func (p *ProcessManager) overdue(ctx context.Context, tx bun.Tx, e PaymentOverdu
 	return p.move(ctx, tx, e.OrderID, "cancelled", ReleaseGoods(e)) // compensation
 }
 
-// move leaves the state reserving, once: of a payment and a timeout the first one counts.
+// move leaves the state reserving once.
 func (p *ProcessManager) move(ctx context.Context, tx bun.Tx, order, state string, next bus.Payload) error {
+	row := Fulfilment{OrderID: order}
+	if err := tx.NewSelect().Model(&row).WherePK().Scan(ctx); err != nil {
+		return fmt.Errorf("fulfilment of %s: %w", order, err) // sql.ErrNoRows is retried
+	}
 	result, err := tx.NewUpdate().Model((*Fulfilment)(nil)).Set("state = ?", state).
 		Where("order_id = ? AND state = 'reserving'", order).Exec(ctx)
 	if err != nil {

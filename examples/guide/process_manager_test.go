@@ -49,4 +49,12 @@ func TestProcessManagerOfTheGuide(t *testing.T) {
 	want("overdue", "release 2")
 	kit.Produce(guide.OrderPaid{OrderID: "2"}) // too late
 	want("paid after the timeout")
+	kit.Produce(guide.OrderPaid{OrderID: "3"}) // consumed before its order
+	want("paid before it is placed")
+	kit.Produce(guide.OrderPlaced{OrderID: "3"})
+	want("placed after the payment", "reserve 3")
+	kit.Advance(time.Hour)
+	want("retried", "ship 3")
+	kit.Advance(24 * time.Hour)
+	want("overdue after the payment")
 }

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // newTestShop makes the shop on a database in memory, and a kit that runs its
@@ -141,5 +143,39 @@ func TestPlacingAnOrderProduces(t *testing.T) {
 	server.Handler.ServeHTTP(refused, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/orders", strings.NewReader(`{}`)))
 	if n := len(bustest.Payloads[OrderPlaced](t, kit)); refused.Code != http.StatusBadRequest || n != 1 {
 		t.Errorf("an order of nothing: got %d and %d orders placed, want 400 and still 1", refused.Code, n)
+	}
+}
+
+// TestHealthHidesTheDatabase: anyone may ask, and the driver's error has the user, host and database.
+func TestHealthHidesTheDatabase(t *testing.T) {
+	t.Parallel()
+	db, err := openPostgres("postgres://keeper:secret@127.0.0.1:1/vault")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	registry, err := bus.NewRegistry(newConsumers(newShop(db, nil))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	processor, err := outbox.NewProcessor(db, registry, outbox.ProcessorConfig{StartTimeout: time.Millisecond, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := processor.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "keeper") {
+		t.Fatalf("run: got %v, want the driver's error", err)
+	}
+	server := newServer(db, nil, processor, nil, settings{}, noop.NewTracerProvider(), quiet)
+	answer := httptest.NewRecorder()
+	server.Handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/healthz", nil))
+	body := answer.Body.String()
+	if answer.Code != http.StatusServiceUnavailable || !strings.Contains(body, `"error":"the database does not answer`) {
+		t.Errorf("GET /healthz: got %d %s, want 503 and the reason", answer.Code, body)
+	}
+	for _, secret := range []string{"keeper", "127.0.0.1", "vault"} {
+		if strings.Contains(body, secret) {
+			t.Errorf("GET /healthz: got %s, want no %q", body, secret)
+		}
 	}
 }

@@ -98,7 +98,8 @@ func (a *api) showOrder(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// health is for a load balancer: 503 while messages are not being consumed.
+// health is for a load balancer: 503 while messages are not being consumed. Errors are in the log
+// only: they name the database, its user and its host.
 func (a *api) health(w http.ResponseWriter, _ *http.Request) {
 	health := a.processor.Health()
 	status, problem := http.StatusOK, ""
@@ -107,7 +108,7 @@ func (a *api) health(w http.ResponseWriter, _ *http.Request) {
 		status = http.StatusServiceUnavailable
 	}
 	if health.Err != nil {
-		problem = health.Err.Error()
+		problem = "the database does not answer, or the processor has ended: see the log"
 	}
 	answer(w, status, map[string]any{"ready": health.Ready, "last_claim": health.LastClaim, "abandoned": abandoned, "error": problem})
 }

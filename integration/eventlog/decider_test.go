@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -351,5 +352,44 @@ func keptOf[S any](t *testing.T, db *bun.DB, category string, add func(S, int) S
 	}
 	if err := d.Check(s); err == nil {
 		t.Errorf("%s: check: got no error for a state that JSON loses", category)
+	}
+}
+
+// lossy is a state that JSON rejects. It counts how often it is encoded.
+type lossy struct {
+	balance int
+	encoded *atomic.Int32
+}
+
+func (l lossy) MarshalJSON() ([]byte, error) {
+	l.encoded.Add(1)
+	return nil, errors.New("not a number")
+}
+
+func (l *lossy) UnmarshalJSON([]byte) error { return nil }
+
+// TestAStateThatJSONRejectsIsEncodedOnceInEvery: each time costs a warning.
+func TestAStateThatJSONRejectsIsEncodedOnceInEvery(t *testing.T) {
+	t.Parallel()
+	db := testdb.SQLite(t)
+	a, encoded := newApp(t, db), new(atomic.Int32)
+	d := decider.Decider[lossy, move, bus.Payload]{
+		Category: "lossy", Snapshots: decider.Snapshots{Every: 10},
+		Initial: func() lossy { return lossy{encoded: encoded} },
+		Evolve:  func(l lossy, e bus.Payload) lossy { return lossy{l.balance + e.(moved).Amount, l.encoded} },
+		Decide: func(_ context.Context, _ lossy, m move) ([]bus.Payload, error) {
+			return []bus.Payload{moved{int(m)}}, nil
+		},
+	}
+	for range 35 {
+		if _, _, err := decider.Execute(a.ctx, a.log, db, d, "1", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := encoded.Load(); n != 3 {
+		t.Errorf("35 commands: the state was encoded %d times, want 3", n)
+	}
+	if n := a.count("SELECT count(*) FROM event_snapshots"); n != 0 {
+		t.Errorf("got %d snapshots, want none", n)
 	}
 }

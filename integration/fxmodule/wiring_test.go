@@ -28,6 +28,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 	"github.com/asyncmonolith/asyncmonolith-go/notify"
+	"github.com/asyncmonolith/asyncmonolith-go/notify/pgxnotify"
 	amotel "github.com/asyncmonolith/asyncmonolith-go/otel"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
@@ -215,7 +216,7 @@ func TestFxSaysWhatTelemetryThereIs(t *testing.T) {
 		option fx.Option
 		want   string
 	}{
-		"nothing":                    {fx.Options(), "traces=off metrics=off"},
+		"nothing":                    {fx.Options(), "traces=off metrics=off notifications=off"},
 		"a concrete type beside it":  {fx.Supply(sdk, fx.Annotate(sdk, fx.As(new(trace.TracerProvider)))), "traces=provided metrics=global"},
 		"the interface":              {fx.Provide(func() trace.TracerProvider { return sdk }), "traces=provided metrics=global"},
 		"what is registered":         {fx.Provide(otelapi.GetMeterProvider), "traces=global metrics=provided"},
@@ -273,11 +274,35 @@ func TestFxRefusesOtherTypes(t *testing.T) {
 		"*otel.TelemetryConfig": &amotel.TelemetryConfig{}, "*notify.NotifierConfig": &notify.NotifierConfig{},
 		"*eventlog.LogConfig": &eventlog.LogConfig{}, "*projection.RunnerConfig": &projection.RunnerConfig{},
 		"*fxmodule.ConsumeMiddleware": &fxmodule.ConsumeMiddleware{}, "*fxmodule.OuterMiddleware": &fxmodule.OuterMiddleware{},
-		"*fxmodule.ProduceMiddleware": &fxmodule.ProduceMiddleware{},
+		"*fxmodule.ProduceMiddleware":                        &fxmodule.ProduceMiddleware{},
+		"func(context.Context, *bus.Message, string, error)": func(context.Context, *bus.Message, string, error) {},
+		"*pgxnotify.Listener":                                pgxnotify.FromDB(db.DB),
 	} {
 		err := fx.New(fx.NopLogger, fx.Supply(db, other), fxmodule.Module).Err()
 		if err == nil || !strings.Contains(err.Error(), "fxmodule: "+want+" is provided") {
 			t.Errorf("%s: got %v, want it refused", want, err)
+		}
+	}
+}
+
+// TestFxTakesAConcreteListener in a configuration, or beside the interface.
+func TestFxTakesAConcreteListener(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	inConfig := func(l *pgxnotify.Listener) notify.NotifierConfig { return notify.NotifierConfig{Listener: l} }
+	asInterface := func(l *pgxnotify.Listener) notify.Listener { return l }
+	for _, constructor := range []any{inConfig, asInterface} {
+		log, listener := &testapp.Lines{}, pgxnotify.FromDB(db.DB)
+		app := fx.New(fx.NopLogger, fx.Supply(db, listener, log.Logger()), fx.Provide(constructor), fxmodule.Module, fxmodule.Migrate())
+		testapp.OK(t, app.Err())
+		if err := app.Start(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := app.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+		if got := log.String(); !strings.Contains(got, "notifications=provided") {
+			t.Errorf("%T: got %s, want notifications=provided", constructor, got)
 		}
 	}
 }

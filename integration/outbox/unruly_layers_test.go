@@ -1,10 +1,13 @@
 package outbox_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -152,6 +155,41 @@ func TestUnrulyLayersLeaveTransactionsInOrder(t *testing.T) {
 					t.Errorf("got %d effects, want %d", n, 6*unrulySteps)
 				}
 			})
+		})
+	}
+}
+
+// TestAnErrorAfterTheCommitIsLogged, because layers further out report that the message is poisoned.
+func TestAnErrorAfterTheCommitIsLogged(t *testing.T) {
+	t.Parallel()
+	failing := func(next bus.Handler) bus.Handler {
+		return func(ctx context.Context, m *bus.Message) error {
+			if err := next(ctx, m); err != nil || bytes.Contains(m.Payload, []byte("good")) {
+				return err
+			}
+			return bus.Permanent(errors.New("too late"))
+		}
+	}
+	for name, option := range map[string]func(*bus.ConsumerConfig){"alone": outbox.GroupCommit(1), "in groups": outbox.GroupCommit(20)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, log := testapp.New(t, testdb.SQLite(t), outbox.ConsumeTx("c", func(context.Context, bun.Tx, order) error { return nil }, option)),
+				&testapp.Lines{}
+			a.Produce(order{ID: "good"})
+			a.Produce(order{ID: "bad"})
+			config := testapp.Fast()
+			config.Logger = log.Logger()
+			config.Middleware = middleware.Default(middleware.Options{Middleware: []bus.Middleware{failing}, Logger: slog.New(slog.DiscardHandler)})
+			r := a.Start(config)
+			testapp.Eventually(t, "both are done", func() bool { return len(a.Pending()) == 0 })
+			r.MustStop()
+			if n := len(a.Poisoned()); n != 0 {
+				t.Errorf("got %d poisoned messages, want none: they are committed", n)
+			}
+			const want = `level=WARN msg="a layer failed a message whose consumer has committed, the message is done" consumer=c`
+			if got := log.String(); strings.Count(got, want) != 1 || !strings.Contains(got, "outcome=poisoned error=\"too late\"") {
+				t.Errorf("log: got %s, want one line: %s", got, want)
+			}
 		})
 	}
 }

@@ -24,6 +24,9 @@ type recorder struct {
 func (rec *recorder) record(t *task, err error) {
 	t.over.Store(true)
 	v := bus.OutcomeOf(err)
+	if t.committed && v.Outcome != bus.Done {
+		t.warnOf(v)
+	}
 	result := t.result(v, t.consumer.settings.AttemptDelay)
 	rec.count(t, v, &result)
 	t.passed = t.committed || result.Outcome == store.Done

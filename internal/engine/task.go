@@ -120,6 +120,12 @@ func (t *task) result(v bus.OutcomeError, attemptDelay time.Duration) store.Resu
 	return r
 }
 
+// warnOf logs an outcome that has no effect: layers further out may have reported it.
+func (t *task) warnOf(v bus.OutcomeError) {
+	t.worker.executor.config.Logger.Warn("a layer failed a message whose consumer has committed, the message is done",
+		"consumer", t.consumer.Name(), "message_id", t.message.ID.String(), "outcome", v.Outcome.String(), "error", errorlog.Text(&v))
+}
+
 // kept returns what is kept of a message with an outcome, nil for a consumer that keeps nothing.
 func (t *task) kept(v bus.OutcomeError) *store.Kept {
 	if t.consumer.settings.Keep == 0 {
