@@ -220,3 +220,25 @@ func TestWhatNeedsNoChangeOfAConsumer(t *testing.T) {
 		}
 	})
 }
+
+// TestFlagsOfOperationsWithIDs: flags of an operation are refused with ids, which are changed at once.
+func TestFlagsOfOperationsWithIDs(t *testing.T) {
+	eachAsIs(t, func(s site) {
+		a := filled(s)
+		yes := []string{"--yes", "--reason", "fixed"}
+		for _, flags := range [][]string{{"--canary", "1"}, {"--rate", "5"}, {"--undo-window", "1h"}, {"--wait"}} {
+			got := s.must(2, append(append([]string{"requeue", "1", "2"}, flags...), yes...)...)
+			if !got.says(flags[0] + " concerns operations, and ids are changed at once") {
+				s.Errorf("%v: got %+v, want the flag refused", flags, got)
+			}
+		}
+		s.must(2, append([]string{"discard", "1", "--undo-window", "1h"}, yes...)...)
+		if got := s.must(2, append([]string{"discard", "--exported", "kept.ndjson", "--rate", "5"}, yes...)...); !got.says("--rate concerns operations") {
+			s.Errorf("--exported: got %+v, want the flag refused", got)
+		}
+		s.must(2, append([]string{"messages", "cancel", "1", "--rate", "5"}, yes...)...)
+		if n := a.Count("SELECT count(*) FROM poisoned_messages"); n != 4 {
+			s.Errorf("got %d poisoned messages, want all 4", n)
+		}
+	})
+}
