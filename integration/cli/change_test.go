@@ -242,3 +242,17 @@ func TestFlagsOfOperationsWithIDs(t *testing.T) {
 		}
 	})
 }
+
+// TestOneConsumedMessage: it has the size of its whole payload, and says whether contents are hidden.
+func TestOneConsumedMessage(t *testing.T) {
+	eachAsIs(t, func(s site) {
+		a := filled(s)
+		a.Exec("UPDATE consumed_messages SET payload = ? WHERE id = 22", "x"+strings.Repeat("é", 50<<10))
+		if got := s.must(0, "consumed", "get", "22", "--show-payloads"); !got.says("102401") || strings.Contains(got.out, "\uFFFD") {
+			s.Errorf("got %.300s … %q, want the size, and whole characters", got.out, got.out[len(got.out)-20:])
+		}
+		if got := s.must(0, "consumed", "get", "22", "--json"); !got.says(`"payload_bytes":102401`, `"hidden":true`) {
+			s.Errorf("JSON: got %+v, want the size, and that contents are hidden", got)
+		}
+	})
+}

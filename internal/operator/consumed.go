@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
@@ -69,6 +70,8 @@ func (s *Consumed) List(
 // ConsumedMessage is a consumed message as the principal may see it.
 type ConsumedMessage struct {
 	admin.ConsumedMessage
+	// PayloadBytes is the size of the whole payload.
+	PayloadBytes int `json:"payload_bytes,omitempty"`
 	// Hidden is true if the payload, the headers and the reason are not shown.
 	Hidden bool `json:"hidden,omitempty"`
 }
@@ -90,8 +93,21 @@ func (s *Consumed) Get(ctx context.Context, id int64) (ConsumedMessage, error) {
 	}
 	m := found[0]
 	c, shown := s.access.Shown(ctx, content(m.Consumer, m.PayloadType, m.Payload, m.Headers, nil))
-	m.Payload, m.Headers, m.Reason = c.Payload[:min(len(c.Payload), headBytes)], c.Headers, s.reason(ctx, m)
-	return ConsumedMessage{ConsumedMessage: m, Hidden: !shown}, nil
+	size := len(m.Payload)
+	m.Payload, m.Headers, m.Reason = head(c.Payload), c.Headers, s.reason(ctx, m)
+	return ConsumedMessage{ConsumedMessage: m, PayloadBytes: size, Hidden: !shown}, nil
+}
+
+// head returns the first 64 KiB of a payload, cut between two characters.
+func head(payload []byte) []byte {
+	if len(payload) <= headBytes {
+		return payload
+	}
+	end := headBytes
+	for end > headBytes-utf8.UTFMax && !utf8.RuneStart(payload[end]) {
+		end--
+	}
+	return payload[:end]
 }
 
 // ListByID lists up to 1,000 consumed messages by id, without contents. Those that are not kept are left
