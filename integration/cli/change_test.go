@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uptrace/bun/dialect"
+
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
@@ -253,6 +255,32 @@ func TestOneConsumedMessage(t *testing.T) {
 		}
 		if got := s.must(0, "consumed", "get", "22", "--json"); !got.says(`"payload_bytes":102401`, `"hidden":true`) {
 			s.Errorf("JSON: got %+v, want the size, and that contents are hidden", got)
+		}
+	})
+}
+
+// TestAPreviewSkipsWhatIsLeased, as the change does.
+func TestAPreviewSkipsWhatIsLeased(t *testing.T) {
+	eachAsIs(t, func(s site) {
+		a := filled(s)
+		ids := "'[4711]'"
+		if s.db.Dialect().Name() == dialect.PG {
+			ids = "'{4711}'"
+		}
+		a.Exec("INSERT INTO message_claims (owner, solo, message_ids, claimed_at, leased_until) VALUES ('p', FALSE, " + ids + ", " +
+			testapp.NowOf(s.db) + ", " + testapp.In(s.db, time.Hour) + ")")
+		for _, command := range []string{"run-now", "reschedule", "cancel"} {
+			args := []string{"messages", command, "4711", "4712"}
+			if command == "reschedule" {
+				args = append(args, "--at", "2030-01-02")
+			}
+			if got := s.must(4, args...); !got.says("1 message would be ", "1 message leased and skipped: [4711].") {
+				s.Errorf("%s: got %+v, want one, and one that is skipped", command, got)
+			}
+			got := s.must(5, append(args, "--yes", "--reason", "why")...)
+			if !got.says("1 message leased and skipped: [4711].") {
+				s.Errorf("%s --yes: got %+v, want one that is skipped", command, got)
+			}
 		}
 	})
 }
