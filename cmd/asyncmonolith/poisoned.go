@@ -60,10 +60,7 @@ func (g *poisonedGroups) run(ctx context.Context, session *operator.Session, _ [
 		return err
 	}
 	g.content.withheld(g.app.output, slices.ContainsFunc(groups, func(g poison.Group) bool { return g.Failure != nil }))
-	if more {
-		g.app.note("There are more groups than are listed.")
-	}
-	return nil
+	return noteMore(g.app.output, more, "There are more groups than are listed.")
 }
 
 func poisonGroups() list[poison.Group] {
