@@ -115,7 +115,7 @@ func (k *blockedKeys) command() *cobra.Command {
 }
 
 func (k *blockedKeys) run(ctx context.Context, session *operator.Session, _ []string) error {
-	found, err := session.Consumers().BlockedKeys(ctx, min(k.page.Size+1, mostListed))
+	found, err := session.Consumers().BlockedKeys(ctx, "", min(k.page.Size+1, mostListed))
 	if err != nil {
 		return err
 	}

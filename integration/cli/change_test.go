@@ -235,7 +235,8 @@ func TestFlagsOfOperationsWithIDs(t *testing.T) {
 			}
 		}
 		s.must(2, append([]string{"discard", "1", "--undo-window", "1h"}, yes...)...)
-		if got := s.must(2, append([]string{"discard", "--exported", "kept.ndjson", "--rate", "5"}, yes...)...); !got.says("--rate concerns operations") {
+		got := s.must(2, append([]string{"discard", "--exported", "kept.ndjson", "--rate", "5"}, yes...)...)
+		if !got.says("--rate concerns operations") {
 			s.Errorf("--exported: got %+v, want the flag refused", got)
 		}
 		s.must(2, append([]string{"messages", "cancel", "1", "--rate", "5"}, yes...)...)
