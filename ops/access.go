@@ -15,7 +15,6 @@ import (
 var _ = hooks.Provide(hooks.Functions{
 	"ops.Access":    open,
 	"ops.CreatedBy": Operation.createdBy,
-	"ops.May":       Principal.may,
 	"ops.RunOnly":   func(ctx context.Context, r *Runner, id int64) error { return r.runOnly(ctx, id) },
 })
 
