@@ -46,3 +46,20 @@ func TestListsSayThatThereIsMore(t *testing.T) {
 		}
 	})
 }
+
+// TestPoisonedByTrace: poisoned messages are selected by the trace that produced them.
+func TestPoisonedByTrace(t *testing.T) {
+	eachAsIs(t, func(s site) {
+		a := filled(s)
+		const trace = "0af7651916cd43dd8448eb211c80319c"
+		a.Exec("UPDATE poisoned_messages SET headers = ? WHERE id = 2", `{"traceparent":"00-`+trace+`-b7ad6b7169203331-01"}`)
+		if got := s.must(0, "poisoned", "list", "--trace-id", trace, "--json"); !got.says(`"id":2,`) || strings.Count(got.out, "\n") != 1 {
+			s.Errorf("list: got %+v, want message 2 only", got)
+		}
+		if got := s.must(4, "requeue", "--trace-id", trace); !got.says("1 message will be requeued.") {
+			s.Errorf("requeue: got %+v, want one message", got)
+		}
+		s.must(2, "poisoned", "list", "--trace-id", "7")
+		s.must(2, "poisoned", "list", "--trace-id", "")
+	})
+}
