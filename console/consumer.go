@@ -30,9 +30,8 @@ type consumerPage struct {
 }
 
 const (
-	oldestShown     = 10
-	blockedKeysRead = 1000 // of all consumers
-	failuresShown   = 20
+	oldestShown   = 10
+	failuresShown = 20
 )
 
 func (p *consumerPage) read(q *params) {
@@ -126,12 +125,7 @@ func (p *consumerPage) loadOldest(r *request) (err error) {
 	return err
 }
 
-func (p *consumerPage) loadBlocked(r *request) error {
-	found, err := r.session.Consumers().BlockedKeys(r.Context(), blockedKeysRead)
-	for _, key := range found {
-		if key.Consumer == p.Name && len(p.Blocked) < pageSize {
-			p.Blocked = append(p.Blocked, key)
-		}
-	}
+func (p *consumerPage) loadBlocked(r *request) (err error) {
+	p.Blocked, err = r.session.Consumers().BlockedKeys(r.Context(), p.Name, pageSize)
 	return err
 }

@@ -14,7 +14,9 @@ type findPage struct {
 	Found             []admin.Message
 	Examined          int64
 	Next              string  // where to go on looking
+	ByItself          bool    // whether the browser goes on without being asked: Next lists all that were found
 	Before            []int64 // what the pages before have found
+	More              int64   // how many they have found besides
 	search            admin.Search
 	place             admin.Cursor
 }
@@ -28,6 +30,7 @@ func (p *findPage) read(q *params) {
 	p.What, p.Value, p.Name = q.text("what"), q.text("value"), q.text("header")
 	p.place = admin.Cursor{After: q.text("after"), Examined: q.id("examined")}
 	p.Asked, p.Before, p.Examined = p.Value != "", q.ids("found"), p.place.Examined
+	p.More = q.id("more")
 	switch p.What {
 	case "message":
 		p.search.MessageID = q.uuid("value")
@@ -75,8 +78,13 @@ func (p *findPage) goOn(place admin.Cursor) string {
 	for _, m := range p.Found {
 		found = append(found, m.ID)
 	}
-	for _, id := range found[:min(len(found), mostFound)] {
+	listed := found[:min(len(found), mostFound)]
+	for _, id := range listed {
 		to.query.Add("found", strconv.FormatInt(id, 10))
+	}
+	p.ByItself = len(p.Found) == 0 || len(listed) == len(found)
+	if more := p.More + int64(len(found)-len(listed)); more > 0 {
+		to.query.Set("more", strconv.FormatInt(more, 10))
 	}
 	return to.String()
 }

@@ -71,7 +71,7 @@ func (p *messagePage) load(r *request) error {
 	if p.TraceID != "" && r.config.TraceURL != "" {
 		p.Trace = strings.ReplaceAll(r.config.TraceURL, traceMark, p.TraceID)
 	}
-	p.Editable = p.Poisoned != nil && !p.Hidden && operator.May(r.who, ops.Edit, p.Consumer) == nil && unredacted(r, p.ID, p.Payload) == nil
+	p.Editable = p.Poisoned != nil && !p.Hidden && r.session.May(ops.Edit, p.Consumer) == nil && unredacted(r, p.ID, p.Payload) == nil
 	return nil
 }
 
@@ -107,7 +107,7 @@ func (p *messagePage) loadMessage(r *request) error {
 	default:
 		return err
 	}
-	p.setContent(len(p.Payload) >= headBytes && p.PayloadBytes > len(p.Payload))
+	p.setContent()
 	return nil
 }
 
@@ -120,15 +120,15 @@ func (p *messagePage) loadKept(r *request) error {
 	p.Kept, p.Hidden = &m, m.Hidden
 	p.Message = admin.Message{
 		ID: m.ID, MessageID: m.MessageID, Consumer: m.Consumer, PayloadType: m.PayloadType, OrderingKey: m.OrderingKey,
-		CreatedAt: m.CreatedAt, State: admin.State(m.Outcome), Payload: m.Payload, PayloadBytes: len(m.Payload), Headers: m.Headers,
+		CreatedAt: m.CreatedAt, State: admin.State(m.Outcome), Payload: m.Payload, PayloadBytes: m.PayloadBytes, Headers: m.Headers,
 	}
-	p.setContent(len(p.Payload) >= headBytes)
+	p.setContent()
 	return nil
 }
 
-func (p *messagePage) setContent(cut bool) {
+func (p *messagePage) setContent() {
 	p.Content, p.Binary = readable(p.Payload)
-	p.Tree, p.Cut = jsonTree(p.Payload), cut
+	p.Tree, p.Cut = jsonTree(p.Payload), len(p.Payload) >= headBytes && p.PayloadBytes > len(p.Payload)
 }
 
 // loadSiblings reads the other consumers' messages of the payload: pending ones as far as the first part of a search

@@ -15,7 +15,6 @@ import (
 var _ = hooks.Provide(hooks.Functions{
 	"ops.Access":    open,
 	"ops.CreatedBy": Operation.createdBy,
-	"ops.May":       Principal.may,
 	"ops.RunOnly":   func(ctx context.Context, r *Runner, id int64) error { return r.runOnly(ctx, id) },
 })
 
@@ -28,9 +27,10 @@ func open(s *Session) *opsaccess.Access[Action, Change, Content, summary] {
 
 		May: func(a Action, consumers ...string) error { return s.mayEach(a, consumers) },
 		MaySearch: func(ctx context.Context, f poison.Filter, headers map[string]string) error {
-			part := textOf(f)
-			part.Headers = headers
-			return s.maySearch(ctx, part)
+			if len(headers) == 0 {
+				return s.maySearchPoisoned(ctx, d.config.ReadDB, f)
+			}
+			return s.maySearch(ctx, Content{Consumer: f.Consumer, PayloadType: f.PayloadType, Headers: headers})
 		},
 		Shown: s.shown,
 		Text:  s.text,

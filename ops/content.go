@@ -5,12 +5,17 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/uptrace/bun"
+
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 // Content is the sensitive part of a message: payload, headers and error texts.
 type Content struct {
-	Consumer    string // empty for a schedule
+	Consumer string // empty for a schedule
+	// PayloadType is empty for a failure group, an open circuit and the note of an operation, if this program's registry does
+	// not have their consumer, and for a search through several types. Hide error texts then if those of any type are hidden.
 	PayloadType string
 	Payload     []byte
 	Headers     map[string]string
@@ -24,6 +29,9 @@ func ShowAll(_ context.Context, c Content) Content { return c }
 // shown returns what the principal may see of a content, and whether it may see any. It does not
 // modify c.
 func (s access) shown(ctx context.Context, c Content) (Content, bool) {
+	if known, ok := s.service.config.Registry.Consumer(c.Consumer); ok && c.PayloadType == "" {
+		c.PayloadType = known.PayloadType()
+	}
 	redact := s.service.config.Redact
 	if redact == nil || s.may(Read, c.Consumer) != nil {
 		return Content{Consumer: c.Consumer, PayloadType: c.PayloadType}, false
@@ -55,6 +63,26 @@ func (s access) maySearch(ctx context.Context, part Content) error {
 		return fmt.Errorf("%w: Config.Redact hides the searched text", ErrRedacted)
 	}
 	return nil
+}
+
+// maySearchPoisoned returns an error unless the principal may search for the filter's error text in all messages that the rest of
+// the filter matches. Whether the text matches makes no difference: the error would reveal it.
+func (s access) maySearchPoisoned(ctx context.Context, db *bun.DB, f poison.Filter) error {
+	part := textOf(f)
+	if err := s.maySearch(ctx, part); err != nil || f.Error == "" {
+		return err
+	}
+	f.Error = ""
+	kinds, err := lookIn(ctx, s.service, db, lookTime, func(ctx context.Context, db bun.IDB) ([]store.PoisonKind, error) {
+		return s.service.poisoned.Kinds(ctx, db, f)
+	})
+	for _, k := range kinds {
+		part.Consumer, part.PayloadType = k.ConsumerType, k.PayloadType
+		if err := s.maySearch(ctx, part); err != nil {
+			return fmt.Errorf("consumer %q, payload type %q: %w", k.ConsumerType, k.PayloadType, err)
+		}
+	}
+	return err
 }
 
 // text returns what the principal may see of an error text, given the rest of its content.

@@ -144,7 +144,7 @@ func (s *Operations) operation(ctx context.Context, o Operation) Operation {
 	} else if ours, theirs, found := strings.Cut(o.Note, foreign); found {
 		o.Note = ours
 		if theirs != "" {
-			theirs = s.text(ctx, Content{}, theirs)
+			theirs = s.textOfAll(ctx, o, theirs)
 		}
 		if theirs != "" {
 			o.Note += foreign + theirs
@@ -158,6 +158,24 @@ func (s *Operations) operation(ctx context.Context, o Operation) Operation {
 		o.Target.Poisoned, o.Hidden = &seen, true
 	}
 	return o
+}
+
+// textOfAll returns what the principal may see of an error text, whichever of the operation's messages it is about.
+func (s *Operations) textOfAll(ctx context.Context, o Operation, text string) string {
+	about := []Content{{Consumer: o.Target.consumer()}}
+	if o.Preview != nil {
+		of := o.Preview.Pending
+		if o.Preview.Poisoned != nil {
+			of = o.Preview.Poisoned.Kinds
+		}
+		for _, k := range of {
+			about = append(about, Content{Consumer: k.Consumer, PayloadType: k.PayloadType})
+		}
+	}
+	for _, c := range about {
+		text = s.text(ctx, c, text)
+	}
+	return text
 }
 
 // foreign separates a note's own text from the text of an error.

@@ -128,7 +128,7 @@ func (s *Operations) preview(ctx context.Context, a Action, target *Target) (p P
 		return Preview{}, err
 	}
 	if target.Poisoned != nil {
-		if err := s.maySearch(ctx, textOf(*target.Poisoned)); err != nil {
+		if err := s.maySearchPoisoned(ctx, s.service.config.DB, *target.Poisoned); err != nil {
 			return Preview{}, err
 		}
 	}

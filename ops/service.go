@@ -32,7 +32,9 @@ type Config struct {
 	// everything. Redact may be called concurrently and should not panic.
 	//
 	// A search for an error text or a header could reveal hidden content. So Redact is called with
-	// the searched content; unless it returns that unchanged, the search returns [ErrRedacted].
+	// the searched content, also of each consumer and payload type that could match. Unless it returns
+	// that unchanged, a search for an error text returns [ErrRedacted], and one for a header leaves out
+	// such messages.
 	// Redact by field name, not by value: a search could otherwise probe hidden values.
 	Redact func(context.Context, Content) Content
 	// Audit is called with each change in the transaction that writes its audit row. An error refuses

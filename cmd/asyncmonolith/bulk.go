@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,6 +39,16 @@ func (b *bulkChange) command(c *cobra.Command) *cobra.Command {
 	return c
 }
 
+// atOnce refuses flags of operations for messages that are changed at once.
+func atOnce(c *cobra.Command, messages string) error {
+	for _, name := range []string{"canary", "rate", "undo-window", "wait"} {
+		if c.Flags().Changed(name) {
+			return usage(fmt.Errorf("--%s concerns operations, and %s are changed at once: leave it out", name, messages))
+		}
+	}
+	return nil
+}
+
 func (b *bulkChange) run(c *cobra.Command, args []string) error {
 	target, narrow := b.selected.target()
 	target.At = b.at
@@ -50,8 +61,12 @@ func (b *bulkChange) run(c *cobra.Command, args []string) error {
 		return usage(errors.New("--all and flags that select messages are both given: use one"))
 	}
 	ids, err := parseIDs(args)
-	if err == nil && len(ids) == 0 {
+	switch {
+	case err != nil:
+	case len(ids) == 0:
 		err = b.checkUndoWindow()
+	default:
+		err = atOnce(c, "ids")
 	}
 	if err != nil {
 		return err

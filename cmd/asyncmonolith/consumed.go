@@ -171,7 +171,7 @@ func (g *consumedGet) run(ctx context.Context, session *operator.Session, ids []
 	pairs := []any{"id", m.ID, "message id", m.MessageID, "consumer", m.Consumer, "payload type", m.PayloadType, "outcome", m.Outcome,
 		"reason", m.Reason, "attempts", m.Attempts, "version", m.Version, "created", m.CreatedAt, "started", m.StartedAt,
 		"run time", runTime(m.ConsumedMessage), "finished", m.FinishedAt, "kept until", m.ExpiresAt, "key", m.OrderingKey,
-		"payload kept", m.PayloadKept}
+		"payload kept", m.PayloadKept, "payload bytes", m.PayloadBytes}
 	return g.app.fields(append(pairs, contents(m.Headers, m.Payload, nil, nil)...)...)
 }
 

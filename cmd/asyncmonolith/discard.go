@@ -53,8 +53,11 @@ func (d *discardCommand) run(c *cobra.Command, args []string) error {
 		return d.poisonedChange.run(c, args)
 	}
 	_, narrow := d.filter.target()
-	if len(args) > 0 || narrow || d.all || d.wait {
-		return usage(errors.New("--exported excludes ids, flags that select messages, and --wait: use one"))
+	if len(args) > 0 || narrow || d.all {
+		return usage(errors.New("--exported excludes ids and flags that select messages: use one"))
+	}
+	if err := atOnce(c, "messages of --exported"); err != nil {
+		return err
 	}
 	kept, err := readExport(d.exported)
 	if err != nil {

@@ -27,6 +27,7 @@ func (f *poisonFilter) add(a *app, c *cobra.Command) {
 	flags.Var(selecting{&f.filter.OrderingKey}, "key", "ordering key")
 	flags.Var(selecting{&f.filter.Error}, "error", "text in the reason or the errors")
 	flags.Var(&f.message, "message-id", "message id")
+	flags.Var(selecting{&f.filter.TraceID}, "trace-id", "id of the trace that produced the message: 32 hexadecimal digits")
 	flags.Var(&f.after, "poisoned-after", "poisoned after a time, in UTC")
 	flags.Var(&f.before, "poisoned-before", "poisoned before a time, in UTC")
 	_ = c.RegisterFlagCompletionFunc("consumer", a.completeFlag(consumerNames))

@@ -55,6 +55,18 @@ func (l list[T]) write(o *output, rows []T, next *admin.Page) error {
 	return nil
 }
 
+// noteMore says that a list without --after has more rows, and ends its JSON.
+func noteMore(o *output, more bool, said string) error {
+	if !more {
+		return nil
+	}
+	o.note("%s", said)
+	if o.json {
+		return o.line(map[string]bool{"more": true})
+	}
+	return nil
+}
+
 // count shows a number up to 10,000, and "" for 0.
 func count(n int64) string {
 	switch {

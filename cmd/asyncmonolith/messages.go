@@ -115,18 +115,20 @@ func (k *blockedKeys) command() *cobra.Command {
 }
 
 func (k *blockedKeys) run(ctx context.Context, session *operator.Session, _ []string) error {
-	found, err := session.Consumers().BlockedKeys(ctx, k.page.Size)
+	found, err := session.Consumers().BlockedKeys(ctx, "", min(k.page.Size+1, mostListed))
 	if err != nil {
 		return err
 	}
-	return list[operator.BlockedKey]{
+	more := len(found) > k.page.Size || len(found) == mostListed
+	err = list[operator.BlockedKey]{
 		columns: []show.Column{{Title: "CONSUMER"}, {Title: "KEY"}, {Title: "WAITING", Kind: show.Number},
 			{Title: "SINCE", Kind: show.Whole}, {Title: "POISONED", Kind: show.Number}},
 		row: func(b operator.BlockedKey) []any {
 			return []any{b.Consumer, b.Key, count(b.Waiting), b.Since, b.Poisoned}
 		},
 		empty: "No key is blocked.",
-	}.write(k.app.output, found, nil)
+	}.write(k.app.output, found[:min(len(found), k.page.Size)], nil)
+	return errors.Join(err, noteMore(k.app.output, more, "More keys may be blocked: raise --limit."))
 }
 
 type messagesGet struct {

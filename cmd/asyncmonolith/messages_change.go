@@ -86,14 +86,13 @@ func (x *pendingChange) changeIDs(ctx context.Context, session *operator.Session
 	case len(result.Running)+len(result.Missing) > 0:
 		err = errPartly
 	}
-	text := fmt.Sprintf("%s %s.", plural(result.Changed, "message"), x.done)
-	text += formatIDs(" %s leased and skipped: %v.", result.Running) + formatIDs(" %s not pending: %v.", result.Missing)
+	text := fmt.Sprintf("%s %s.", plural(result.Changed, "message"), x.done) + leftOut(result.Running, result.Missing)
 	return x.app.result(result, text, err)
 }
 
 func (x *pendingChange) previewIDs(ctx context.Context, session *operator.Session, ids []int64, unconfirmed error) error {
 	var found []admin.Message
-	var missing []int64
+	var missing, leased []int64
 	for _, id := range ids {
 		m, err := session.Messages().Get(ctx, id)
 		switch {
@@ -103,6 +102,9 @@ func (x *pendingChange) previewIDs(ctx context.Context, session *operator.Sessio
 			return err
 		default:
 			found = append(found, m.Message)
+			if m.State == admin.Leased {
+				leased = append(leased, id)
+			}
 		}
 	}
 	if len(found) == 0 {
@@ -111,8 +113,13 @@ func (x *pendingChange) previewIDs(ctx context.Context, session *operator.Sessio
 	if err := pending("").write(x.app.output, found, nil); err != nil || x.app.json {
 		return errors.Join(err, unconfirmed)
 	}
-	text := fmt.Sprintf("%s would be %s.%s", plural(len(found), "message"), x.done, formatIDs(" %s not pending: %v.", missing))
+	text := fmt.Sprintf("%s would be %s.", plural(len(found)-len(leased), "message"), x.done) + leftOut(leased, missing)
 	return errors.Join(x.app.say("%s", text), unconfirmed)
+}
+
+// leftOut says which messages are not changed.
+func leftOut(leased, missing []int64) string {
+	return formatIDs(" %s leased and skipped: %v.", leased) + formatIDs(" %s not pending: %v.", missing)
 }
 
 // formatIDs fills a format with a number of messages and their ids; it returns "" if there are none.

@@ -71,10 +71,8 @@ func (f *messagesFind) run(ctx context.Context, session *operator.Session, _ []s
 		return fmt.Errorf("%w: no pending message matches", errNotFound)
 	}
 	most := min(f.page.Size, len(found))
-	if more || len(found) > most {
-		f.app.note("More messages may match: raise --limit.")
-	}
-	return pending("").write(f.app.output, found[:most], nil)
+	err = pending("").write(f.app.output, found[:most], nil)
+	return errors.Join(err, noteMore(f.app.output, more || len(found) > most, "More messages may match: raise --limit."))
 }
 
 // find searches until it has --limit messages, or reaches the end.

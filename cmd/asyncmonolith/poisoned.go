@@ -60,10 +60,7 @@ func (g *poisonedGroups) run(ctx context.Context, session *operator.Session, _ [
 		return err
 	}
 	g.content.withheld(g.app.output, slices.ContainsFunc(groups, func(g poison.Group) bool { return g.Failure != nil }))
-	if more {
-		g.app.note("There are more groups than are listed.")
-	}
-	return nil
+	return noteMore(g.app.output, more, "There are more groups than are listed.")
 }
 
 func poisonGroups() list[poison.Group] {
@@ -127,8 +124,8 @@ func (l *poisonedList) command() *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List poisoned messages, the newest first", Args: checkArgs(noArgs),
 		Long: `List poisoned messages, the newest first, with their error types. --show-payloads shows error texts instead, without
-the parts that differ. poisoned get and poisoned groups show whole texts. --error reads every message that the other
-flags select: add --consumer if there are many.`,
+the parts that differ. poisoned get and poisoned groups show whole texts. --error and --trace-id read every message that
+the other flags select: add --consumer if there are many.`,
 		Example: `  asyncmonolith poisoned list --consumer mail --poisoned-after "2026-01-02 15:00:00"`,
 		RunE:    l.app.onSession(l.run, l.content.config, l.filter.config),
 	}

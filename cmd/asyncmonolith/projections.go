@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/cmd/asyncmonolith/internal/show"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
@@ -102,12 +103,23 @@ func (p *parkedEvents) run(ctx context.Context, session *operator.Session, name 
 	if err != nil {
 		return err
 	}
+	var next *admin.Page
+	if len(found) == p.page.Size {
+		last := found[len(found)-1].Position
+		behind, err := session.Projections().Parked(ctx, name, version, last, 1)
+		if err != nil {
+			return err
+		}
+		if len(behind) > 0 {
+			next = &admin.Page{After: strconv.FormatInt(last, 10)}
+		}
+	}
 	return list[projection.Parked]{
 		columns: []show.Column{{Title: "POSITION", Kind: show.Number}, {Title: "PARKED", Kind: show.Whole}, {Title: "STREAM"}},
 		row:     func(p projection.Parked) []any { return []any{p.Position, p.ParkedAt, p.Stream} },
 		below:   func(p projection.Parked) []string { return []string{p.Reason} },
 		empty:   "No event is parked.",
-	}.write(p.app.output, found, nil)
+	}.write(p.app.output, found, next)
 }
 
 type projectionResume struct {

@@ -63,7 +63,7 @@ func TestOrderInAKit(t *testing.T) {
 		slices.Sort(parks)
 		equal(t, "while the key is parked", parks, []string{"4"})
 		equal(t, "those that are skipped", slices.DeleteFunc(skips, func(id string) bool { return id == "4" }), []string{"2", "3"})
-		keys, err := pending.NewReader(k.Registry).BlockedKeys(k.Context(), db, 10)
+		keys, err := pending.NewReader(k.Registry).BlockedKeys(k.Context(), db, "", 10)
 		if err != nil || len(keys) != 1 || keys[0].Key != "k" || keys[0].Waiting != 2 {
 			t.Errorf("blocked keys: got %+v, %v, want k with two that wait", keys, err)
 		}

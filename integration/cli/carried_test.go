@@ -211,10 +211,11 @@ func TestWhatIsKeptIsWhatIsDeleted(t *testing.T) {
 		a.Exec("UPDATE poisoned_messages SET consumer_type = 'mail' WHERE id = 1")
 		lines := strings.SplitAfter(kept, "\n")
 		for what, text := range map[string]string{
-			"cut short":       kept[:len(kept)-20],
-			"ended early":     kept + `{"v":1,"error":"the export ended early: it is not whole"}` + "\n",
-			"without content": s.must(0, "poisoned", "export", "--consumer", "mail", "--reason", "to keep").out,
-			"no export":       "hello",
+			"cut short":                    kept[:len(kept)-20],
+			"ended early":                  kept + `{"v":1,"error":"the export ended early: it is not whole"}` + "\n",
+			"without content":              s.must(0, "poisoned", "export", "--consumer", "mail", "--reason", "to keep").out,
+			"no export":                    "hello",
+			"without content, by an error": s.must(0, "poisoned", "export", "--consumer", "mail", "--error", "luck", "--reason", "to keep").out,
 		} {
 			if got := discard(2, write(text), yes...); a.Count("SELECT count(*) FROM poisoned_messages") != 4 {
 				s.Errorf("%s: got %+v, want it refused", what, got)

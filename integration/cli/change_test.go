@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uptrace/bun/dialect"
+
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
@@ -217,6 +219,69 @@ func TestWhatNeedsNoChangeOfAConsumer(t *testing.T) {
 		}
 		if got := s.must(0, probe...); got.out != "Consumer \"mail\" tries one message within about a second.\n" || due() != 1 {
 			s.Errorf("probe: got %+v, %d breakers due for a probe, want the one", got, due())
+		}
+	})
+}
+
+// TestFlagsOfOperationsWithIDs: flags of an operation are refused with ids, which are changed at once.
+func TestFlagsOfOperationsWithIDs(t *testing.T) {
+	eachAsIs(t, func(s site) {
+		a := filled(s)
+		yes := []string{"--yes", "--reason", "fixed"}
+		for _, flags := range [][]string{{"--canary", "1"}, {"--rate", "5"}, {"--undo-window", "1h"}, {"--wait"}} {
+			got := s.must(2, append(append([]string{"requeue", "1", "2"}, flags...), yes...)...)
+			if !got.says(flags[0] + " concerns operations, and ids are changed at once") {
+				s.Errorf("%v: got %+v, want the flag refused", flags, got)
+			}
+		}
+		s.must(2, append([]string{"discard", "1", "--undo-window", "1h"}, yes...)...)
+		got := s.must(2, append([]string{"discard", "--exported", "kept.ndjson", "--rate", "5"}, yes...)...)
+		if !got.says("--rate concerns operations") {
+			s.Errorf("--exported: got %+v, want the flag refused", got)
+		}
+		s.must(2, append([]string{"messages", "cancel", "1", "--rate", "5"}, yes...)...)
+		if n := a.Count("SELECT count(*) FROM poisoned_messages"); n != 4 {
+			s.Errorf("got %d poisoned messages, want all 4", n)
+		}
+	})
+}
+
+// TestOneConsumedMessage: it has the size of its whole payload, and says whether contents are hidden.
+func TestOneConsumedMessage(t *testing.T) {
+	eachAsIs(t, func(s site) {
+		a := filled(s)
+		a.Exec("UPDATE consumed_messages SET payload = ? WHERE id = 22", "x"+strings.Repeat("é", 50<<10))
+		if got := s.must(0, "consumed", "get", "22", "--show-payloads"); !got.says("102401") || strings.Contains(got.out, "\uFFFD") {
+			s.Errorf("got %.300s … %q, want the size, and whole characters", got.out, got.out[len(got.out)-20:])
+		}
+		if got := s.must(0, "consumed", "get", "22", "--json"); !got.says(`"payload_bytes":102401`, `"hidden":true`) {
+			s.Errorf("JSON: got %+v, want the size, and that contents are hidden", got)
+		}
+	})
+}
+
+// TestAPreviewSkipsWhatIsLeased, as the change does.
+func TestAPreviewSkipsWhatIsLeased(t *testing.T) {
+	eachAsIs(t, func(s site) {
+		a := filled(s)
+		ids := "'[4711]'"
+		if s.db.Dialect().Name() == dialect.PG {
+			ids = "'{4711}'"
+		}
+		a.Exec("INSERT INTO message_claims (owner, solo, message_ids, claimed_at, leased_until) VALUES ('p', FALSE, " + ids + ", " +
+			testapp.NowOf(s.db) + ", " + testapp.In(s.db, time.Hour) + ")")
+		for _, command := range []string{"run-now", "reschedule", "cancel"} {
+			args := []string{"messages", command, "4711", "4712"}
+			if command == "reschedule" {
+				args = append(args, "--at", "2030-01-02")
+			}
+			if got := s.must(4, args...); !got.says("1 message would be ", "1 message leased and skipped: [4711].") {
+				s.Errorf("%s: got %+v, want one, and one that is skipped", command, got)
+			}
+			got := s.must(5, append(args, "--yes", "--reason", "why")...)
+			if !got.says("1 message leased and skipped: [4711].") {
+				s.Errorf("%s --yes: got %+v, want one that is skipped", command, got)
+			}
 		}
 	})
 }

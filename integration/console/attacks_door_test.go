@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -242,5 +243,28 @@ func TestAttack18OpenRedirects(t *testing.T) {
 	}
 	if a := closed.post("settings", nil); a.status != http.StatusUnauthorized {
 		t.Errorf("a change of somebody who is not logged in: got %s, want status 401", a)
+	}
+}
+
+// TestAnAllowThatPanics refuses what it was asked about: the page is whole, and has no button for that.
+func TestAnAllowThatPanics(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, inWorld(t, "normal"), ops.Administrator)
+	button, id := `value="requeue"`, strconv.Itoa(count(t, s.db, "SELECT MIN(id) FROM poisoned_messages"))
+	if page := s.must("group?consumer=consumer-02"); !strings.Contains(page.body, button) {
+		t.Fatalf("got %s, want a button", page)
+	}
+	s.allow = func(a ops.Action, _ string) bool {
+		if a == ops.Requeue {
+			panic("no such role")
+		}
+		return true
+	}
+	page := s.get("group?consumer=consumer-02")
+	if page.status != http.StatusOK || strings.Contains(page.body, button) || !strings.Contains(page.body, "</html>") {
+		t.Errorf("got %s, want a whole page without the button", page)
+	}
+	if page := s.get("confirm?do=requeue&consumer=consumer-02&id=" + id); page.status < 400 {
+		t.Errorf("confirm: got %s, want it refused", page)
 	}
 }

@@ -104,3 +104,27 @@ func TestRepeatingConsumedMessages(t *testing.T) {
 		}
 	}
 }
+
+// TestAKeptPayloadIsShownAsItIs: the page has the size of a whole payload, and says whether all of it is shown.
+func TestAKeptPayloadIsShownAsItIs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, inWorld(t, "normal"), ops.Operator)
+	const beginning = "Only the beginning is shown."
+	for payload, want := range map[string]texts{
+		"x" + strings.Repeat("é", 50<<10): {[]string{"Payload <small>100.0 KiB", "éé", beginning}, []string{"binary", "�"}},
+		strings.Repeat("y", 62<<10):       {[]string{"Payload <small>62.0 KiB", "yy"}, []string{beginning}},
+	} {
+		s.exec("UPDATE consumed_messages SET payload = ? WHERE id = 2000002", payload)
+		page := s.must("message?id=2000002").body
+		for _, text := range want.says {
+			if !strings.Contains(page, text) {
+				t.Errorf("%d bytes: want %q", len(payload), text)
+			}
+		}
+		for _, text := range want.not {
+			if strings.Contains(page, text) {
+				t.Errorf("%d bytes: got %q", len(payload), text)
+			}
+		}
+	}
+}

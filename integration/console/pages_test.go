@@ -197,3 +197,21 @@ func TestTheFormOfAScheduleKeepsWhatWasTyped(t *testing.T) {
 	}
 	s.reads("the audit", "operations", texts{[]string{"schedule 1: */5 * * * * in Europe/Vienna → 0 4 * * * in Europe/Vienna", "after the import"}, nil})
 }
+
+// TestAConsumerShowsItsBlockedKeys, however many of other consumers have been blocked longer.
+func TestAConsumerShowsItsBlockedKeys(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, migrated(t, inWorld(t, "empty")), ops.Operator)
+	block := func(consumer string, n int, since time.Duration) {
+		s.exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+			INSERT INTO poisoned_messages (id, message_id, consumer_type, payload_type, payload, created_at, available_after, attempts, crashes,
+			errors, poisoned_at, reason, order_key, lane, rank, parks)
+			SELECT i + 10000 * ?, printf('00000000-0000-7000-8000-%012d', i), ?, 'order.placed', '{}', ?, ?, 5, 0, '[]', ?, 'why', ? || i, i + 1, i, TRUE FROM n`,
+			n, len(consumer), consumer, s.ago(since), s.ago(since), s.ago(since), consumer+"-key-")
+	}
+	block("mail", 1000, 2*time.Hour)
+	block("stocks", 1, time.Hour)
+	if page := s.must("consumer?name=stocks").body; !strings.Contains(page, "stocks-key-1") || strings.Contains(page, "mail-key-") {
+		t.Error("want the blocked key of the consumer, and no other")
+	}
+}

@@ -166,7 +166,7 @@ func readsOf(of anybody) []read {
 		return testapp.Second(s.Messages().Crashes(ctx, 0, 100))
 	})
 	id("Consumers.BlockedKeys", func(ctx context.Context, s *operator.Session) error {
-		return testapp.Second(s.Consumers().BlockedKeys(ctx, 100))
+		return testapp.Second(s.Consumers().BlockedKeys(ctx, "", 100))
 	})
 	id("Consumers.Minutes", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Second(s.Consumers().Minutes(ctx, 48*time.Hour, "consumer-07"))

@@ -161,7 +161,7 @@ func TestAPoisonedMessageBlocksItsKey(t *testing.T) {
 		produceSteps(a, "b", 1, 4)
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "the others ran", func() bool { return len(a.Pending()) == 2 && len(a.Poisoned()) == 1 })
-		keys := testapp.Must[[]pending.BlockedKey](t)(a.PendingReader().BlockedKeys(t.Context(), db, 10))
+		keys := testapp.Must[[]pending.BlockedKey](t)(a.PendingReader().BlockedKeys(t.Context(), db, "", 10))
 		poisoned := a.Poisoned()[0]
 		if len(keys) != 1 || keys[0].Key != "customer:a" || keys[0].Consumer != "c" || keys[0].Poisoned != poisoned.ID ||
 			keys[0].Waiting != 2 || keys[0].Since.IsZero() {
@@ -207,7 +207,7 @@ func TestAPoisonedMessageIsSkipped(t *testing.T) {
 		r := a.Start(testapp.Fast())
 		testapp.Eventually(t, "one goes on, the other does not", func() bool { return len(a.Pending()) == 1 && len(a.Poisoned()) == 2 })
 		checkBlocked(a, r.Queues, 1)
-		if keys := testapp.Must[[]pending.BlockedKey](t)(a.PendingReader().BlockedKeys(t.Context(), db, 10)); len(keys) != 1 ||
+		if keys := testapp.Must[[]pending.BlockedKey](t)(a.PendingReader().BlockedKeys(t.Context(), db, "", 10)); len(keys) != 1 ||
 			keys[0].Consumer != "parks" {
 			t.Errorf("Keys: got %+v, want the one of parks", keys)
 		}

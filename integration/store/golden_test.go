@@ -181,6 +181,10 @@ func goldenOperations() []goldenOperation {
 				[][]string{{"update-stock", "stock"}}, 100)
 			return err
 		}},
+		{"kinds_of_poisoned", func(g *golden) error {
+			_, err := g.Poison.Kinds(g.Context(), g.db, store.PoisonFilter{Consumer: "send-receipt"})
+			return err
+		}},
 		{"head_poisoned", func(g *golden) error { _, _, err := g.Poison.Head(g.Context(), g.db, 1, 100); return err }},
 		{"requeue", (*golden).requeue},
 		{"settle_free", (*golden).settleFree},

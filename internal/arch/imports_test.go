@@ -88,7 +88,7 @@ func law() []allowance {
 			"internal/store"}, []string{"github.com/uptrace/bun"}},
 		{"internal/operator", []string{"bus", "ops", "admin", "poison", "schedule", "eventlog/projection", "internal/opsaccess",
 			"internal/overview", "internal/minutes", "internal/pending", "internal/poisoned", "internal/projections",
-			"internal/contract", "internal/errtype", "internal/heartbeat", "internal/hooks", "internal/store"},
+			"internal/contract", "internal/errtype", "internal/heartbeat", "internal/hooks", "internal/paging", "internal/store"},
 			[]string{uuid, "github.com/uptrace/bun"}},
 		{"console", []string{"bus", "admin", "outbox", "poison", "schedule", "eventlog/projection", "ops", "internal/operator",
 			"internal/dberr"}, nil},

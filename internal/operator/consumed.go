@@ -3,11 +3,14 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -21,7 +24,8 @@ func (s *Session) Consumed() *Consumed { return &Consumed{s.access} }
 
 // List lists consumed messages without contents, the newest first. next is the following page, or nil if
 // there is none: see admin.Client.Consumed. A page may be short although next is not nil. A filter by a
-// header needs the right to read contents: see [ops.ErrRedacted].
+// header needs the right to read contents: see [ops.ErrRedacted]. It leaves out messages of consumers and payload
+// types whose header is hidden.
 func (s *Consumed) List(
 	ctx context.Context, filter admin.ConsumedFilter, page admin.Page,
 ) (found []admin.ConsumedMessage, next *admin.Page, err error) {
@@ -29,15 +33,34 @@ func (s *Consumed) List(
 	if filter.Header != "" {
 		headers = map[string]string{filter.Header: filter.Value}
 	}
-	if err := s.access.MaySearch(ctx, poison.Filter{Consumer: filter.Consumer}, headers); err != nil {
+	about := poison.Filter{Consumer: filter.Consumer, PayloadType: filter.PayloadType}
+	if err := s.access.MaySearch(ctx, about, headers); err != nil {
+		return nil, nil, fmt.Errorf("ops: consumed messages: %w", err)
+	}
+	size, _, err := paging.Start(page.Size, page.After)
+	if err != nil {
 		return nil, nil, fmt.Errorf("ops: consumed messages: %w", err)
 	}
 	page.Brief, page.ScanLimit = true, examined
+	if len(headers) > 0 { // otherwise the end of a page that is full would reveal hidden messages that match
+		page.Size, page.ScanLimit = mostFound, mostFound
+	}
 	found, err = look(ctx, s.access, ops.View, filter.Consumer,
 		func(ctx context.Context, db bun.IDB) (found []admin.ConsumedMessage, err error) {
 			found, next, err = s.access.Admin.Consumed(ctx, db, filter, page)
 			return found, err
 		})
+	found = slices.DeleteFunc(found, hidesHeaders(ctx, s.access, headers, func(m admin.ConsumedMessage) (string, string) {
+		return m.Consumer, m.PayloadType
+	}))
+	if next != nil {
+		next.Size = size
+	}
+	if len(found) > size {
+		found = found[:size]
+		last := paging.Place{Micros: found[size-1].FinishedAt.UnixMicro(), ID: found[size-1].ID}
+		next = &admin.Page{Size: size, Brief: true, After: paging.After(last)}
+	}
 	for i, m := range found {
 		found[i].Reason = s.reason(ctx, m)
 	}
@@ -47,6 +70,8 @@ func (s *Consumed) List(
 // ConsumedMessage is a consumed message as the principal may see it.
 type ConsumedMessage struct {
 	admin.ConsumedMessage
+	// PayloadBytes is the size of the whole payload.
+	PayloadBytes int `json:"payload_bytes,omitempty"`
 	// Hidden is true if the payload, the headers and the reason are not shown.
 	Hidden bool `json:"hidden,omitempty"`
 }
@@ -68,8 +93,21 @@ func (s *Consumed) Get(ctx context.Context, id int64) (ConsumedMessage, error) {
 	}
 	m := found[0]
 	c, shown := s.access.Shown(ctx, content(m.Consumer, m.PayloadType, m.Payload, m.Headers, nil))
-	m.Payload, m.Headers, m.Reason = c.Payload[:min(len(c.Payload), headBytes)], c.Headers, s.reason(ctx, m)
-	return ConsumedMessage{ConsumedMessage: m, Hidden: !shown}, nil
+	size := len(m.Payload)
+	m.Payload, m.Headers, m.Reason = head(c.Payload), c.Headers, s.reason(ctx, m)
+	return ConsumedMessage{ConsumedMessage: m, PayloadBytes: size, Hidden: !shown}, nil
+}
+
+// head returns the first 64 KiB of a payload, cut between two characters.
+func head(payload []byte) []byte {
+	if len(payload) <= headBytes {
+		return payload
+	}
+	end := headBytes
+	for end > headBytes-utf8.UTFMax && !utf8.RuneStart(payload[end]) {
+		end--
+	}
+	return payload[:end]
 }
 
 // ListByID lists up to 1,000 consumed messages by id, without contents. Those that are not kept are left

@@ -66,10 +66,10 @@ func (s *Messages) Crashes(ctx context.Context, id int64, limit int) ([]Crash, e
 	return found, err
 }
 
-// BlockedKeys lists the keys that have been blocked the longest.
-func (s *Consumers) BlockedKeys(ctx context.Context, limit int) ([]BlockedKey, error) {
-	return look(ctx, s.access, ops.View, "", func(ctx context.Context, db bun.IDB) ([]BlockedKey, error) {
-		return s.access.Pending.BlockedKeys(ctx, db, limit)
+// BlockedKeys lists the keys that have been blocked the longest: of one consumer, or of all if consumer is empty.
+func (s *Consumers) BlockedKeys(ctx context.Context, consumer string, limit int) ([]BlockedKey, error) {
+	return look(ctx, s.access, ops.View, consumer, func(ctx context.Context, db bun.IDB) ([]BlockedKey, error) {
+		return s.access.Pending.BlockedKeys(ctx, db, consumer, limit)
 	})
 }
 

@@ -20,6 +20,14 @@ func (m Message) MarshalJSON() ([]byte, error) { return together(m.Message, hidd
 func (p PoisonedMessage) MarshalJSON() ([]byte, error) { return together(p.Message, hidden{p.Hidden}) }
 
 // MarshalJSON implements json.Marshaler.
+func (m ConsumedMessage) MarshalJSON() ([]byte, error) {
+	return together(m.ConsumedMessage, struct {
+		PayloadBytes int `json:"payload_bytes,omitempty"`
+		hidden
+	}{m.PayloadBytes, hidden{m.Hidden}})
+}
+
+// MarshalJSON implements json.Marshaler.
 func (s Schedule) MarshalJSON() ([]byte, error) {
 	return together(s.Schedule, struct {
 		Next []time.Time `json:"next,omitempty"`

@@ -20,6 +20,7 @@ type Messages struct{ access *access }
 
 const (
 	examined  = 2000     // messages read for a page
+	mostFound = 1000     // messages read for a page of a search for a header, all of which may match
 	headBytes = 64 << 10 // of a payload
 )
 
@@ -51,6 +52,7 @@ func (s *Messages) ListByID(ctx context.Context, ids ...int64) ([]admin.Message,
 
 // Find searches pending messages in parts and returns a cursor, which is nil at the end: see
 // admin.Client.Find. A search for a header needs the right to read contents: see [ops.ErrRedacted].
+// It does not find messages of consumers and payload types whose header is hidden.
 func (s *Messages) Find(
 	ctx context.Context, search admin.Search, cursor admin.Cursor,
 ) (found []admin.Message, next *admin.Cursor, err error) {
@@ -65,7 +67,25 @@ func (s *Messages) Find(
 		found, next, err = s.access.Admin.Find(ctx, db, search, cursor)
 		return found, err
 	})
-	return found, next, err
+	return slices.DeleteFunc(found, hidesHeaders(ctx, s.access, headers, func(m admin.Message) (string, string) {
+		return m.Consumer, m.PayloadType
+	})), next, err
+}
+
+// hidesHeaders returns a function that reports whether the searched headers are hidden in a message of its consumer and payload
+// type. Such a message is left out: that it is found would reveal them.
+func hidesHeaders[M any](
+	ctx context.Context, s *access, headers map[string]string, kind func(M) (consumer, payloadType string),
+) func(M) bool {
+	hidden := make(map[[2]string]bool)
+	return func(m M) bool {
+		consumer, payloadType := kind(m)
+		key := [2]string{consumer, payloadType}
+		if _, asked := hidden[key]; !asked && len(headers) > 0 {
+			hidden[key] = s.MaySearch(ctx, poison.Filter{Consumer: consumer, PayloadType: payloadType}, headers) != nil
+		}
+		return hidden[key]
+	}
 }
 
 // ListClaimed lists the messages that a claim holds now, without contents.

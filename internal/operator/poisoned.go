@@ -1,8 +1,10 @@
 package operator
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -67,7 +69,7 @@ func (s *Poisoned) Count(ctx context.Context, filter poison.Filter) (int, error)
 // PoisonedMessage is a poisoned message as the principal may see it.
 type PoisonedMessage struct {
 	poison.Message
-	// Hidden is true if the payload, the headers and the error texts are not shown.
+	// Hidden is true if the payload, the headers and the error texts are not shown, and in an export if a part of them is not.
 	Hidden bool `json:"hidden,omitempty"`
 }
 
@@ -91,6 +93,12 @@ func (s *Poisoned) poisoned(ctx context.Context, m poison.Message) PoisonedMessa
 	m.Reason = s.reason(ctx, m)
 	m.Payload, m.Headers, m.Errors = c.Payload, c.Headers, withTexts(m.Errors, c.Errors)
 	return PoisonedMessage{Message: m, Hidden: !shown}
+}
+
+// whole reports whether all contents of a message are seen.
+func whole(seen, m poison.Message) bool {
+	return bytes.Equal(seen.Payload, m.Payload) && maps.Equal(seen.Headers, m.Headers) && seen.Reason == m.Reason &&
+		slices.EqualFunc(seen.Errors, m.Errors, func(a, b admin.Attempt) bool { return a.Error == b.Error })
 }
 
 // reason redacts why a message was poisoned, which may quote its error.
@@ -198,7 +206,9 @@ func (s *Poisoned) Export(
 			if err := s.access.May(ops.Export, m.Consumer); err != nil {
 				return err
 			}
-			return fn(s.poisoned(ctx, m))
+			seen := s.poisoned(ctx, m)
+			seen.Hidden = seen.Hidden || !whole(seen.Message, m)
+			return fn(seen)
 		})
 		return exported, err
 	})

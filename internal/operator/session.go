@@ -65,10 +65,6 @@ type access = opsaccess.Access[ops.Action, ops.Change, ops.Content, Overview]
 
 // Functions of package ops; immutable.
 var (
-	// May returns ops.ErrForbidden unless the principal may do an action to a consumer. The consumer
-	// is empty if the action concerns several or none.
-	May = hooks.Function[func(p ops.Principal, a ops.Action, consumer string) error]("ops.May")
-
 	// CreatedBy reports whether the principal planned or made the operation.
 	CreatedBy = hooks.Function[func(o ops.Operation, p ops.Principal) bool]("ops.CreatedBy")
 
@@ -90,6 +86,11 @@ func As(service *ops.Service, principal ops.Principal) *Session {
 	session := service.As(principal)
 	return &Session{Session: session, access: accessOf(session)}
 }
+
+// May returns ops.ErrForbidden unless the principal may do an action to a consumer. The consumer is
+// empty if the action concerns several or none. A Principal.Allow that panics, or does not answer in
+// time, refuses.
+func (s *Session) May(a ops.Action, consumer string) error { return s.access.May(a, consumer) }
 
 // LastOverview returns the last overview, however old, without a query. It is empty if there is none.
 // due reports whether a new one is due: call Overview.

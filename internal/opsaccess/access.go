@@ -34,7 +34,8 @@ type Access[Action, Change, Content, Overview any] struct {
 
 	// May returns ops.ErrForbidden unless the principal may do the action to each of the consumers.
 	May func(a Action, consumers ...string) error
-	// MaySearch returns an error unless the principal may search for the filter's error text and the headers.
+	// MaySearch returns an error unless the principal may search all poisoned messages that the filter matches for its error text, or
+	// contents of its consumer and payload type for headers.
 	MaySearch func(ctx context.Context, f poison.Filter, headers map[string]string) error
 	// Shown returns what the principal may see of a content, and whether it may see any.
 	Shown func(ctx context.Context, c Content) (Content, bool)

@@ -107,13 +107,13 @@ type BlockedKey struct {
 	Waiting  int64     `json:"waiting"` // messages of the key that wait; 10,000 means "or more"
 }
 
-// BlockedKeys returns the n keys that have been blocked the longest; n is 1 to 1000.
-func (r *Reader) BlockedKeys(ctx context.Context, db bun.IDB, n int) ([]BlockedKey, error) {
+// BlockedKeys returns the n keys of a consumer, or of all if it is empty, that have been blocked the longest; n is 1 to 1000.
+func (r *Reader) BlockedKeys(ctx context.Context, db bun.IDB, consumer string, n int) ([]BlockedKey, error) {
 	found, err := store.Listed(r.stores, db, errNoDatabase, func(st *store.Store, db bun.IDB) ([]store.BlockedKey, error) {
 		if err := checkLimit(n); err != nil {
 			return nil, err
 		}
-		return st.Keys.List(ctx, db, n)
+		return st.Keys.List(ctx, db, consumer, n)
 	}, func(row store.BlockedKey) BlockedKey {
 		return BlockedKey{Consumer: row.ConsumerType, Key: row.OrderKey, Poisoned: row.Poisoned, Since: row.Since.Time, Waiting: row.Waiting}
 	})

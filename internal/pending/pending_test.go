@@ -38,7 +38,7 @@ func TestBadInputIsRefusedBeforeAnySQL(t *testing.T) {
 	for name, err := range map[string]error{
 		"a head of -1 bytes":       second(reader.Head(ctx, db, 1, -1)),
 		"more ids than are listed": second(reader.ListByID(ctx, db, make([]int64, 1001)...)),
-		"no keys":                  second(reader.BlockedKeys(ctx, db, 0)),
+		"no keys":                  second(reader.BlockedKeys(ctx, db, "", 0)),
 		"too many crashes":         second(reader.Crashes(ctx, db, 0, 1001)),
 	} {
 		if !errors.Is(err, bus.ErrInvalidOption) || !strings.HasPrefix(err.Error(), "admin: ") {

@@ -70,6 +70,17 @@ func (s *Store) PreviewIDs(ctx context.Context, db bun.IDB, f poison.Filter, lim
 	return p, ids, dberr.Wrap(err, "poison: preview")
 }
 
+// Kinds returns the stored consumers and payload types of matching messages. Of their fields only these are set.
+func (s *Store) Kinds(ctx context.Context, db bun.IDB, f poison.Filter) ([]store.PoisonKind, error) {
+	st, db, err := s.stores.Of(db, errNotMade)
+	where, mistake := rowsOf(f)
+	if err = errors.Join(err, mistake); err != nil {
+		return nil, dberr.Wrap(err, "poison: kinds")
+	}
+	kinds, err := st.Poison.Kinds(ctx, db, where)
+	return kinds, dberr.Wrap(err, "poison: kinds")
+}
+
 // IDs returns the ids of matching messages behind after, up to upTo, in ascending order.
 func (s *Store) IDs(ctx context.Context, db bun.IDB, f poison.Filter, after, upTo int64, limit int) ([]int64, error) {
 	st, db, err := s.stores.Of(db, errNotMade)

@@ -28,11 +28,14 @@ const (
 	keyBlocked = `order_key, (parks AND NOT EXISTS (SELECT 1 FROM {gates} g WHERE g.consumer_type = {poisoned}.consumer_type AND NOT g.parks)) AS parks`
 )
 
-// List returns blocked keys, those blocked for longest first.
-func (s *KeyStore) List(ctx context.Context, db bun.IDB, limit int) ([]BlockedKey, error) {
+// List returns blocked keys of a consumer, or of all if it is empty, those blocked for longest first.
+func (s *KeyStore) List(ctx context.Context, db bun.IDB, consumer string, limit int) ([]BlockedKey, error) {
+	var t terms
+	t.add(consumer != "", "p.consumer_type = ?", consumer)
+	t.add(true, blocking)
 	keys, err := read[[]BlockedKey](ctx, s.tables, db, `
-SELECT consumer_type, lane, MIN(order_key) AS order_key, MIN(id) AS poisoned, MIN(poisoned_at) AS since FROM {poisoned} p WHERE `+blocking+`
-GROUP BY consumer_type, lane ORDER BY MIN(poisoned_at), MIN(id) LIMIT ?`, limit)
+SELECT consumer_type, lane, MIN(order_key) AS order_key, MIN(id) AS poisoned, MIN(poisoned_at) AS since FROM {poisoned} p WHERE `+t.where()+`
+GROUP BY consumer_type, lane ORDER BY MIN(poisoned_at), MIN(id) LIMIT ?`, append(t.args, limit)...)
 	if err != nil {
 		return nil, err
 	}

@@ -117,6 +117,12 @@ func (s *PoisonStore) Count(ctx context.Context, db bun.IDB, f PoisonFilter, mos
 	return read[int](ctx, s.tables, db, "SELECT count(*) FROM ("+statement+" LIMIT ?) x", append(args, most)...)
 }
 
+// Kinds lists the consumers and payload types of poisoned messages.
+func (s *PoisonStore) Kinds(ctx context.Context, db bun.IDB, f PoisonFilter) ([]PoisonKind, error) {
+	statement, args := s.poisoned(ctx, "DISTINCT consumer_type, payload_type", f)
+	return read[[]PoisonKind](ctx, s.tables, db, statement, args...)
+}
+
 // IDs lists the ids of poisoned messages in ascending order.
 func (s *PoisonStore) IDs(ctx context.Context, db bun.IDB, f PoisonFilter, limit int) ([]int64, error) {
 	statement, args := s.poisoned(ctx, "id", f)

@@ -86,7 +86,7 @@ func checkMessages(t *testing.T, d *Demo, o operator.Overview) {
 	}
 	retrying := must[int](t)(d.admin.Count(t.Context(), d.db, admin.Filter{Retrying: true}))
 	suspects := must[int](t)(d.admin.Count(t.Context(), d.db, admin.Filter{Crashed: true}))
-	if keys := must[[]operator.BlockedKey](t)(d.session(ada).Consumers().BlockedKeys(t.Context(), 100)); retrying != 14 ||
+	if keys := must[[]operator.BlockedKey](t)(d.session(ada).Consumers().BlockedKeys(t.Context(), "", 100)); retrying != 14 ||
 		suspects != 1 || len(keys) != 2 {
 		t.Errorf("got %d retrying, %d suspects, keys %+v, want 14, 1 and 2", retrying, suspects, keys)
 	}
