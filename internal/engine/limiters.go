@@ -33,7 +33,7 @@ type limiter struct {
 	needless time.Time // since when some are not needed; zero: all are
 	again    time.Time // no attempt before: other processes had all
 	shared   time.Time // when it last asked whether other processes wait for a slot, or had none itself
-	owed     int       // slots to give back once they are free
+	owed     int       // slots to give back once they are free, at most all
 	unsure   bool      // a statement had no answer: we may hold slots that are not among these
 }
 
@@ -255,6 +255,7 @@ func (ls *limiters) renewedSlots(before map[string][]int, held []store.Slot, unt
 				delete(l.slots, n)
 			}
 		}
+		l.owed = min(l.owed, len(l.slots)) // a lost slot cannot be given, and no slot is taken while one is owed
 	}
 }
 
