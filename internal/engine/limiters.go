@@ -197,14 +197,15 @@ func (ls *limiters) share(names []string) {
 	}
 }
 
-// takeOutLocked removes and returns n slots, those that end soonest first.
+// takeOutLocked removes and returns n slots, those that end soonest first. It returns none where more
+// calls run than there are slots.
 func (l *limiter) takeOutLocked(n int) (out []int) {
 	var all []int
 	for slot := range l.slots {
 		all = append(all, slot)
 	}
 	slices.SortFunc(all, func(a, b int) int { return l.slots[a].Compare(l.slots[b]) })
-	for _, slot := range all[:min(n, len(all))] {
+	for _, slot := range all[:min(max(n, 0), len(all))] {
 		delete(l.slots, slot)
 		out = append(out, slot)
 	}

@@ -59,3 +59,14 @@ func TestAProcessThatLosesSlotsAsksForOthers(t *testing.T) {
 		})
 	}
 }
+
+// TestARunEndsWithoutTheSlotOfACallThatHangs: the call still counts as running, and its slot is lost.
+func TestARunEndsWithoutTheSlotOfACallThatHangs(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	d, l := newLimitedDispatcher(t, now, 2)
+	d.limiters.renewedSlots(d.limiters.heldSlots(), []store.Slot{{Name: l.name, N: 2}}, now.Add(time.Minute))
+	if out := d.limiters.takeOut(l); len(out) > 0 {
+		t.Errorf("slots to return: got %v, want none: two calls run and one slot is held", out)
+	}
+}
