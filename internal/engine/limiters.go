@@ -241,18 +241,18 @@ func (ls *limiters) heldSlots() map[string][]int {
 	return held
 }
 
-// renewedSlots extends the slots that were renewed. The others of before are lost.
-func (ls *limiters) renewedSlots(before map[string][]int, held []store.Slot, until time.Time) {
+// renewedSlots extends the slots that were renewed. Those of before that are not held are lost.
+func (ls *limiters) renewedSlots(before map[string][]int, renewed, held []store.Slot, until time.Time) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for _, l := range ls.all {
 		for _, n := range before[l.name] {
-			if _, ok := l.slots[n]; !ok {
-				continue // given back meanwhile
-			}
-			if slices.Contains(held, store.Slot{Name: l.name, N: n}) {
+			slot := store.Slot{Name: l.name, N: n}
+			switch _, ok := l.slots[n]; {
+			case !ok: // given back meanwhile
+			case slices.Contains(renewed, slot):
 				l.slots[n] = later(l.slots[n], until)
-			} else {
+			case !slices.Contains(held, slot):
 				delete(l.slots, n)
 			}
 		}

@@ -43,7 +43,7 @@ func TestAProcessThatLosesSlotsAsksForOthers(t *testing.T) {
 			for i := range kept {
 				kept[i].Name = l.name
 			}
-			d.limiters.renewedSlots(d.limiters.heldSlots(), kept, now.Add(time.Minute))
+			d.limiters.renewedSlots(d.limiters.heldSlots(), kept, kept, now.Add(time.Minute))
 			l.running = 0 // they were cancelled
 			asked := false
 			for range 10 {
@@ -65,7 +65,8 @@ func TestARunEndsWithoutTheSlotOfACallThatHangs(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	d, l := newLimitedDispatcher(t, now, 2)
-	d.limiters.renewedSlots(d.limiters.heldSlots(), []store.Slot{{Name: l.name, N: 2}}, now.Add(time.Minute))
+	kept := []store.Slot{{Name: l.name, N: 2}}
+	d.limiters.renewedSlots(d.limiters.heldSlots(), kept, kept, now.Add(time.Minute))
 	if out := d.limiters.takeOut(l); len(out) > 0 {
 		t.Errorf("slots to return: got %v, want none: two calls run and one slot is held", out)
 	}
