@@ -78,7 +78,7 @@ func (d *Database) TakeSlots(owner string, wanted int) []int {
 
 // ExtendSlots implements System.
 func (d *Database) ExtendSlots(owner string, extended []int) []int {
-	held, err := d.store.Flow.ExtendSlots(d.ctx, d.db, owner, map[string][]int{slots: extended}, Lease)
+	_, held, err := d.store.Flow.ExtendSlots(d.ctx, d.db, owner, map[string][]int{slots: extended}, Lease)
 	must(err)
 	return numbersOf(held)
 }

@@ -300,3 +300,36 @@ func stopsBeforeTheCall(a *app) bus.Middleware {
 		}
 	}
 }
+
+// TestACircuitStopsTheGroupThatOpensIt: the members behind the one that trips it are given back without a call.
+func TestACircuitStopsTheGroupThatOpensIt(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var circuit outbox.Circuit
+		var away atomic.Bool
+		var tries, since atomic.Int64
+		away.Store(true)
+		a := testapp.New(t, db, outbox.ConsumeTx("gated", func(context.Context, bun.Tx, order) error {
+			if tries.Add(1); away.Load() {
+				return circuit.Trip(errAway)
+			}
+			since.Add(1)
+			return nil
+		}, outbox.WithCircuit(&circuit), outbox.GroupCommit(20)))
+		a.ProduceMany(20)
+		r := a.Start(once())
+		testapp.Eventually(t, "it is open, and all was given back", func() bool {
+			_, _, open := circuit.Tripped()
+			return open && a.Count("SELECT count(*) FROM message_claims") == 0
+		})
+		if n := tries.Load(); n > 5 {
+			t.Errorf("calls while the other side is away: got %d, want one and a few probes", n)
+		}
+		away.Store(false)
+		testapp.Eventually(t, "a probe closes the circuit", a.Empty)
+		r.MustStop()
+		if n := since.Load(); n != 20 {
+			t.Errorf("calls since then: got %d, want one for each of 20 messages", n)
+		}
+	})
+}

@@ -320,3 +320,57 @@ func TestALimitAndASharedOneOfTheSameNameAreTwo(t *testing.T) {
 		}
 	})
 }
+
+// TestALockedSlotCostsNoClaim, however long a transaction has it locked. Only the run in that slot ends.
+// Promise: held-up
+func TestALockedSlotCostsNoClaim(t *testing.T) {
+	t.Parallel()
+	test := func(t *testing.T, db *bun.DB) {
+		var running, lost, slotless atomic.Int64
+		release := make(chan struct{})
+		block := func(ctx context.Context, ended *atomic.Int64) error {
+			running.Add(1)
+			select {
+			case <-release:
+				return nil
+			case <-ctx.Done():
+				ended.Add(1)
+				return context.Cause(ctx)
+			}
+		}
+		unlimited := func(ctx context.Context, _ order) error { return block(ctx, &lost) }
+		limited := func(ctx context.Context, _ refund) error { return block(ctx, &slotless) }
+		a := testapp.New(t, db,
+			bus.Consume("unlimited", unlimited, bus.Timeout(time.Minute)),
+			bus.Consume("limited", limited, bus.Timeout(time.Minute), bus.GlobalConcurrency(2)))
+		a.Produce(order{ID: "1"})
+		a.Produce(refund{ID: "1"})
+		config := testapp.Fast()
+		config.LeaseDuration = 2 * time.Second
+		r := a.Start(config)
+		testapp.Eventually(t, "both run", func() bool { return running.Load() == 2 })
+		locked := testapp.Must[bun.Tx](t)(db.BeginTx(t.Context(), nil))
+		defer locked.Rollback() //nolint:errcheck // nothing is written
+		testapp.OK(t, testapp.Second(locked.NewRaw("SELECT n FROM message_slots WHERE n > 0 FOR UPDATE").Exec(t.Context())))
+		var until any
+		testapp.OK(t, db.NewRaw("SELECT "+testapp.In(db, 3*config.LeaseDuration)).Scan(t.Context(), &until))
+		testapp.Eventually(t, "claims are renewed for three leases", func() bool {
+			return lost.Load() > 0 || a.Count("SELECT count(*) FROM message_claims WHERE leased_until > ?", until) > 0
+		})
+		if n := lost.Load(); n > 0 {
+			t.Errorf("runs without a limit that were cancelled: got %d, want none", n)
+		}
+		if n := slotless.Load(); n != 1 {
+			t.Errorf("runs in slots that could not be renewed, and that were cancelled: got %d, want 1", n)
+		}
+		if n := a.Count("SELECT sum(crashes) FROM consumer_messages"); n > 0 {
+			t.Errorf("crashes: got %d, want none", n)
+		}
+		testapp.OK(t, locked.Rollback())
+		close(release)
+		testapp.Eventually(t, "both ended", a.Empty)
+		r.MustStop()
+	}
+	t.Run("mariadb", func(t *testing.T) { t.Parallel(); test(t, testdb.MariaDB(t)) })
+	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, testdb.Postgres(t)) })
+}

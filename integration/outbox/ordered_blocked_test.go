@@ -313,3 +313,25 @@ func TestAProcessThatSkipsPoisonedUnblocksNoKeyOfOneThatDoesNot(t *testing.T) {
 		}
 	})
 }
+
+// TestAFailedLookAtKeysStopsNothingElse: claims of lost processes are recovered nevertheless.
+// Promise: held-up
+func TestAFailedLookAtKeysStopsNothingElse(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.PostgresDSN(t)
+	var ran atomic.Int64
+	a := testapp.New(t, testdb.OpenPostgres(t, dsn), testapp.Counting("c", &ran, bus.Ordered(bus.SkipPoisoned)))
+	a.Produce(order{ID: "1"}, outbox.OrderingKey("1"))
+	a.Exec("INSERT INTO message_claims (owner, solo, claimed_at, leased_until, consumer_type, message_ids, lanes) " +
+		"SELECT 'dead', FALSE, now(), now() - interval '1 minute', 'c', array_agg(id), array_agg(lane) FROM consumer_messages")
+	const look = "AS look, 0 AS crashes, 0 AS next WHERE"
+	b := *a
+	b.DB = testdb.OpenRewritten(t, dsn, testdb.Replacing(t, look, look+" 1/0 = 1 AND"))
+	config := testapp.Fast()
+	config.LeaseDuration = 2 * time.Second
+	r := b.Start(config)
+	testapp.Eventually(t, "the claim of the lost process is over", func() bool {
+		return a.Count("SELECT count(*) FROM message_claims WHERE owner = 'dead'") == 0
+	})
+	r.MustStop()
+}

@@ -105,9 +105,10 @@ func (g *group) oneByOne(members []*member) {
 	}
 }
 
-// tooLate answers a member whose context has ended, or which would have too little left of its
-// timeout.
+// tooLate answers a member that must not start any more: its context has ended, it would have too
+// little left of its timeout, or the circuit has opened since it was taken.
 func (g *group) tooLate(m *member) bool {
+	_, open := m.task.consumer.circuit.NextProbe()
 	err := context.Cause(m.ctx)
 	if err == nil && !g.worker.executor.ledger.live(m.task.lease, time.Now()) {
 		err = bus.ErrLeaseLost
@@ -118,6 +119,8 @@ func (g *group) tooLate(m *member) bool {
 	switch {
 	case m.task.stopped.Load():
 		m.outcome <- errStopped
+	case err == nil && open && !m.task.probe:
+		m.outcome <- errUnstarted
 	case err == nil:
 		return false
 	case err == bus.ErrStopping, err == bus.ErrLeaseLost:

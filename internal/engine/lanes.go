@@ -64,7 +64,8 @@ type lanes struct {
 	again       bool          // another scan of everything is wanted
 	nextWhole   time.Time     // when that may begin
 	nextSweep   time.Time
-	last        int64 // the rank of the newest message seen
+	nextLook    time.Time // when a poll may look from the very beginning
+	last        int64     // the rank of the newest message seen
 }
 
 // unsupported returns an error if a consumer needs what the database does not have.

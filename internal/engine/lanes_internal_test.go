@@ -32,3 +32,27 @@ func TestWhatIsFreedDuringAClaimIsAskedForAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestLooksAtDeadEntriesTakeLittleOfTheTime, although nothing is claimed for an idle consumer: a look from the very beginning
+// walks what vacuum has not cleared up.
+func TestLooksAtDeadEntriesTakeLittleOfTheTime(t *testing.T) {
+	t.Parallel()
+	l := lanesOf(&consumer{Consumer: bus.Consume("c", func(context.Context, testPayload) error { return nil }, bus.Ordered(bus.SkipPoisoned))})[0]
+	l.floor = 1000
+	d := newTestDispatcher(t, ProcessorConfig{})
+	d.pollState.catalog.consumers = []*consumer{{lanes: []*lanes{l}}}
+	now := time.Now()
+	begins := func(now time.Time) int64 {
+		looks, of := d.pollState.laneLooks(now, true, func(*lanes) bool { return true })
+		d.pollState.walked(looks, of, now, now.Add(time.Second))
+		return looks[0].After
+	}
+	for _, step := range []struct {
+		after time.Duration
+		want  int64
+	}{{0, 0}, {3 * time.Second, 1000}, {10 * time.Second, 1000}, {12 * time.Second, 0}, {20 * time.Second, 1000}} {
+		if got := begins(now.Add(step.after)); got != step.want {
+			t.Errorf("a look %s after the first, which took 1 s: got it from rank %d, want from %d", step.after, got, step.want)
+		}
+	}
+}

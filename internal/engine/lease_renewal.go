@@ -72,7 +72,6 @@ func (rn *renewer) loop(ctx context.Context, renewals <-chan struct{}) {
 // renew extends all claims of this process once, closes those that it has lost, and returns those
 // unknown to it.
 func (rn *renewer) renew(ctx context.Context, db bun.IDB) (unknown []int64, err error) {
-	slotsErr := rn.slots.renew(ctx, db) // a run without a slot is cancelled elsewhere
 	before, sent := rn.ledger.held(), time.Now()
 	held, err := rn.store.Claims.Extend(ctx, db, rn.owner, rn.config.LeaseDuration)
 	if err != nil {
@@ -80,7 +79,7 @@ func (rn *renewer) renew(ctx context.Context, db bun.IDB) (unknown []int64, err 
 	}
 	lost, unknown := rn.ledger.renewed(before, held, sent.Add(rn.config.LeaseDuration))
 	rn.recorder.withdraw(&rn.warnings.takenAway, lost)
-	return unknown, slotsErr
+	return unknown, rn.slots.renew(ctx, db) // a run without a slot is cancelled elsewhere
 }
 
 // releaseUnknown ends claims that were already unknown before, and notes when the others were first

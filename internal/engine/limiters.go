@@ -33,7 +33,7 @@ type limiter struct {
 	needless time.Time // since when some are not needed; zero: all are
 	again    time.Time // no attempt before: other processes had all
 	shared   time.Time // when it last asked whether other processes wait for a slot, or had none itself
-	owed     int       // slots to give back once they are free
+	owed     int       // slots to give back once they are free, at most all
 	unsure   bool      // a statement had no answer: we may hold slots that are not among these
 }
 
@@ -197,14 +197,15 @@ func (ls *limiters) share(names []string) {
 	}
 }
 
-// takeOutLocked removes and returns n slots, those that end soonest first.
+// takeOutLocked removes and returns n slots, those that end soonest first. It returns none where more
+// calls run than there are slots.
 func (l *limiter) takeOutLocked(n int) (out []int) {
 	var all []int
 	for slot := range l.slots {
 		all = append(all, slot)
 	}
 	slices.SortFunc(all, func(a, b int) int { return l.slots[a].Compare(l.slots[b]) })
-	for _, slot := range all[:min(n, len(all))] {
+	for _, slot := range all[:min(max(n, 0), len(all))] {
 		delete(l.slots, slot)
 		out = append(out, slot)
 	}
@@ -240,21 +241,22 @@ func (ls *limiters) heldSlots() map[string][]int {
 	return held
 }
 
-// renewedSlots extends the slots that were renewed. The others of before are lost.
-func (ls *limiters) renewedSlots(before map[string][]int, held []store.Slot, until time.Time) {
+// renewedSlots extends the slots that were renewed. Those of before that are not held are lost.
+func (ls *limiters) renewedSlots(before map[string][]int, renewed, held []store.Slot, until time.Time) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for _, l := range ls.all {
 		for _, n := range before[l.name] {
-			if _, ok := l.slots[n]; !ok {
-				continue // given back meanwhile
-			}
-			if slices.Contains(held, store.Slot{Name: l.name, N: n}) {
+			slot := store.Slot{Name: l.name, N: n}
+			switch _, ok := l.slots[n]; {
+			case !ok: // given back meanwhile
+			case slices.Contains(renewed, slot):
 				l.slots[n] = later(l.slots[n], until)
-			} else {
+			case !slices.Contains(held, slot):
 				delete(l.slots, n)
 			}
 		}
+		l.owed = min(l.owed, len(l.slots)) // a lost slot cannot be given, and no slot is taken while one is owed
 	}
 }
 

@@ -50,7 +50,9 @@ func (pq *pollQueries) pollParts(ctx context.Context, wants []store.Want) (poll 
 
 // lookAtLanes activates the lanes that have messages, and adds the crashed ones to the poll.
 func (pq *pollQueries) lookAtLanes(ctx context.Context, poll *store.Poll) error {
-	looks, of := pq.pollState.laneLooks(time.Now(), true, func(*lanes) bool { return true })
+	began := time.Now()
+	looks, of := pq.pollState.laneLooks(began, true, func(*lanes) bool { return true })
+	defer func() { pq.pollState.walked(looks, of, began, time.Now()) }()
 	return pq.inParts(ctx, looks, func(from, to int, states []store.LaneState) {
 		pq.pollState.lookedAtLanes(of[from:to], states, poll)
 	}, true)

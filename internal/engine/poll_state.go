@@ -198,12 +198,24 @@ func (ps *pollState) laneLooks(now time.Time, all bool, match func(*lanes) bool)
 		switch {
 		case !all:
 			look.After = max(l.last-l.late(), 0)
-		case !now.Before(l.nextSweep):
+		case !now.Before(later(l.nextSweep, l.nextLook)):
 			look.After = 0
 		}
 		looks, of = append(looks, look), append(of, l)
 	}
 	return looks, of
+}
+
+// walked notes how long looks at everything took, whether or not they failed. Those that follow begin
+// at the floor for a while: every poll would walk what vacuum has left, even of an idle consumer.
+func (ps *pollState) walked(looks []store.LaneLook, of []*lanes, began, ended time.Time) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for i, l := range of {
+		if looks[i].After == 0 {
+			l.nextLook = ended.Add(min(laneSweeps*ended.Sub(began), longestWait))
+		}
+	}
 }
 
 // lookedAtLanes applies the result of a look at some lanes.

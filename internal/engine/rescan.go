@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -137,17 +138,31 @@ func (p *poller) lookAll(ctx context.Context) (poll store.Poll, err error) {
 	return poll, err
 }
 
-// look polls the database and updates the dispatcher.
+// look polls the database and updates the dispatcher. Keyed messages have a time of their own, and an
+// error of that look is none of the poll: everything else goes on.
 func (p *poller) look(ctx context.Context, from *store.Position, patience time.Duration) (poll store.Poll, err error) {
 	began := time.Now()
 	wants, stood := p.pollState.looks(from)
-	poll, err = ask(ctx, p.outage, "poll", patience, func(ctx context.Context) (store.Poll, error) { return p.pollQueries.poll(ctx, wants) })
+	poll, err = ask(ctx, p.outage, "poll", patience,
+		func(ctx context.Context) (store.Poll, error) { return p.pollQueries.pollParts(ctx, wants) })
+	if err == nil || from == nil && !dberr.IsUnavailable(err) { // a sweep that failed is followed by another look
+		p.lookAtLanes(ctx, &poll)
+	}
 	if poll.Now.IsZero() { // a part failed: what the others found counts
 		p.pollState.foundBehind(poll)
 	} else {
 		p.pollState.found(poll, wants, stood, began)
 	}
 	return poll, err
+}
+
+// lookAtLanes looks for keyed messages, and again soon if that fails.
+func (p *poller) lookAtLanes(ctx context.Context, poll *store.Poll) {
+	_, err := ask(ctx, p.outage, "poll keyed messages", statementTimeout,
+		func(ctx context.Context) (struct{}, error) { return struct{}{}, p.pollQueries.lookAtLanes(ctx, poll) })
+	if err != nil {
+		p.alarm.By(time.Now().Add(sweepAgain))
+	}
 }
 
 // tooSlow reports whether a failed statement had used up its time.

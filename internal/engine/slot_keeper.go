@@ -99,9 +99,9 @@ func (sk *slotKeeper) renew(ctx context.Context, db bun.IDB) error {
 		return nil
 	}
 	sent := time.Now()
-	held, err := sk.store.Flow.ExtendSlots(ctx, db, sk.owner, before, sk.config.LeaseDuration)
+	renewed, held, err := sk.store.Flow.ExtendSlots(ctx, db, sk.owner, before, sk.config.LeaseDuration)
 	if err == nil {
-		sk.limiters.renewedSlots(before, held, sent.Add(sk.config.LeaseDuration))
+		sk.limiters.renewedSlots(before, renewed, held, sent.Add(sk.config.LeaseDuration))
 	}
 	return err
 }

@@ -47,7 +47,7 @@ func (s *FlowStore) TakeSlots(
 		}
 		err = s.names.Exec(ctx, tx, `UPDATE {slots} SET owner = ?, leased_until = ? WHERE name = ? AND n IN (?)`,
 			owner, bun.Safe(s.names.After(ctx, lease)), name, bun.List(free))
-		taken = dialect.Each(free, func(n int) Slot { return Slot{Name: name, N: n} })
+		taken = slotsOf(name, free)
 		return err
 	})
 	if err != nil {
@@ -90,22 +90,40 @@ func (s *FlowStore) SlotsWanted(ctx context.Context, db bun.IDB, owner string, n
 	return wanted, err
 }
 
-// ExtendSlots renews slots of the owner, by the names of their limits, and returns those that it
-// still has. A slot that the owner has no record of ends with its lease.
+// ExtendSlots renews slots of the owner, by the names of their limits, and returns those renewed and
+// all that it still has. It does not wait for locks. A slot that the owner has no record of ends with
+// its lease.
 func (s *FlowStore) ExtendSlots(
 	ctx context.Context, db bun.IDB, owner string, slots map[string][]int, lease time.Duration,
-) ([]Slot, error) {
-	return retried(ctx, db, func(db bun.IDB) (held []Slot, err error) {
-		for _, name := range slices.Sorted(maps.Keys(slots)) { // in one order, so that no two can deadlock
-			err := s.names.Exec(ctx, db, `UPDATE {slots} SET leased_until = ? WHERE name = ? AND n IN (?) AND owner = ?`,
-				bun.Safe(s.names.After(ctx, lease)), name, bun.List(slots[name]), owner)
-			if err != nil {
-				return nil, err
-			}
+) (renewed, held []Slot, err error) {
+	err = txn.InTx(txn.Shared(ctx), db, func(tx bun.Tx) error {
+		renewed, held = nil, nil
+		if err := s.WriteFirst(ctx, tx); err != nil {
+			return err
 		}
-		err = s.names.Query(ctx, db, `SELECT name, n FROM {slots} WHERE owner = ? AND n > 0`, owner).Scan(ctx, &held)
-		return held, err
+		for _, name := range slices.Sorted(maps.Keys(slots)) {
+			var free []int
+			err := s.names.Query(ctx, tx, `SELECT n FROM {slots} WHERE name = ? AND n IN (?) AND owner = ? ORDER BY n {lock free}`,
+				name, bun.List(slots[name]), owner).Scan(ctx, &free)
+			if err == nil && len(free) > 0 {
+				err = s.names.Exec(ctx, tx, `UPDATE {slots} SET leased_until = ? WHERE name = ? AND n IN (?)`,
+					bun.Safe(s.names.After(ctx, lease)), name, bun.List(free))
+			}
+			if err != nil {
+				return err
+			}
+			renewed = append(renewed, slotsOf(name, free)...)
+		}
+		return s.names.Query(ctx, tx, `SELECT name, n FROM {slots} WHERE owner = ? AND n > 0`, owner).Scan(ctx, &held)
 	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return renewed, held, nil
+}
+
+func slotsOf(name string, numbers []int) []Slot {
+	return dialect.Each(numbers, func(n int) Slot { return Slot{Name: name, N: n} })
 }
 
 // ReturnSlots releases slots of the owner.
