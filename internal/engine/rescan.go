@@ -141,7 +141,10 @@ func (p *poller) lookAll(ctx context.Context) (poll store.Poll, err error) {
 func (p *poller) look(ctx context.Context, from *store.Position, patience time.Duration) (poll store.Poll, err error) {
 	began := time.Now()
 	wants, stood := p.pollState.looks(from)
-	poll, err = ask(ctx, p.outage, "poll", patience, func(ctx context.Context) (store.Poll, error) { return p.pollQueries.poll(ctx, wants) })
+	all := func(*consumer) bool { return true }
+	poll, err = ask(ctx, p.outage, "poll", patience, func(ctx context.Context) (store.Poll, error) {
+		return p.pollQueries.poll(ctx, wants, all)
+	})
 	if poll.Now.IsZero() { // a part failed: what the others found counts
 		p.pollState.foundBehind(poll)
 	} else {
