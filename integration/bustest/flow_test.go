@@ -251,6 +251,22 @@ func TestALockedMessageThatHasCrashedDelaysNoOther(t *testing.T) {
 	equal(t, "afterwards", ran, []string{"clean", "crashed"})
 }
 
+// TestAnOpenCircuitOfAConsumerWithKeysDelaysNoOther that has keys.
+func TestAnOpenCircuitOfAConsumerWithKeysDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var circuit outbox.Circuit
+		var ran []string
+		k := bustest.NewKit(t, db, bus.Consume("away", func(context.Context, OrderPlaced) error { return circuit.Trip(errAway) },
+			outbox.WithCircuit(&circuit), bus.Ordered(bus.BlockKey)), noting("other", &ran, bus.Ordered(bus.BlockKey)))
+		k.Produce(OrderPlaced{"1"}, outbox.OrderingKey("k"))
+		k.Produce(OrderPlaced{"2"}, outbox.OrderingKey("l"))
+		equal(t, "outcome", outcomesOf([]bustest.Delivery{k.ProcessNext("away")}), []bus.Outcome{bus.Released})
+		equal(t, "while the circuit is open", consumersOf(k.DrainUntilIdle()), []string{"other", "other"})
+		equal(t, "ran", ran, []string{"1", "2"})
+	})
+}
+
 // TestABreakerInAKit opens, and lets a message probe when Advance has brought the end of its
 // cooldown.
 func TestABreakerInAKit(t *testing.T) {

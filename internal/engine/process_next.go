@@ -29,7 +29,6 @@ func (p *Processor) ProcessNext(ctx context.Context, consumers ...string) (ran b
 // nextRequest looks for one message to claim, as the poller does for many. It returns false if
 // there is none. It may look for messages that have not crashed only.
 func (r *run) nextRequest(wants []store.Want, clean bool) (store.ClaimRequest, bool, error) {
-	wants = r.dispatcher.withoutOpenCircuits(wants)
 	request := store.ClaimRequest{Wants: wants, Limit: 1, MaxBytes: maxClaimBytes}
 	sent := time.Now()
 	poll, err := r.poll(wants)
@@ -165,6 +164,7 @@ func (r *run) processNext(ctx context.Context, consumers []string) (ran bool, er
 // crashed, it looks for another.
 func (r *run) claimNext(wants []store.Want) (bool, error) {
 	for clean := false; ; {
+		wants = r.dispatcher.withoutOpenCircuits(wants)
 		request, ok, err := r.nextRequest(wants, clean)
 		if err != nil {
 			return false, err
