@@ -191,21 +191,24 @@ func (r *run) claimNext(wants []store.Want) (bool, error) {
 }
 
 // claimNextOrGroups claims one message. If there is none, it ends the groups that are done and claims
-// what waited for them.
+// what waited for them. A group that cannot end is the error only if it claims nothing.
 func (r *run) claimNextOrGroups(wants []store.Want) (claimed bool, err error) {
 	if claimed, err = r.claimNext(wants); claimed || err != nil {
 		return claimed, err
 	}
+	var held error
 	for {
-		fired, err := r.groups.sweep(r.ctx)
-		if err != nil {
-			return false, err
+		fired, failed := r.groups.sweep(r.ctx)
+		if dberr.IsUnavailable(failed) {
+			return false, failed
 		}
 		if fired > 0 {
-			return r.claimNext(wants)
+			if claimed, err = r.claimNext(wants); claimed || err != nil {
+				return claimed, err
+			}
 		}
-		if r.groups.behind == "" {
-			return false, nil
+		if held = errors.Join(held, failed); r.groups.behind == "" {
+			return false, held
 		}
 	}
 }
