@@ -254,6 +254,35 @@ func TestUnstartedMessagesAreReturnedToTheRateAtOnce(t *testing.T) {
 	}
 }
 
+// TestAStopReturnsWhatItReleasesToTheRate: the next process starts it at once.
+// Promise: limits
+func TestAStopReturnsWhatItReleasesToTheRate(t *testing.T) {
+	for name, rate := range rates() {
+		t.Run(name, func(t *testing.T) {
+			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+				var runs atomic.Int64
+				a := newApp(bus.ConsumeBatch("c", func(_ context.Context, items []order) error {
+					runs.Add(int64(len(items)))
+					return nil
+				}, bus.BatchSize(10), bus.BatchWait(time.Second), rate))
+				produceKeyed(ctx, a, 4)
+				r := a.StartWith(ctx, outbox.ProcessorConfig{})
+				<-time.After(500 * time.Millisecond)
+				r.MustStop()
+				if n := runs.Load(); n != 0 {
+					t.Fatalf("before the stop: got %d runs, want a batch that waits", n)
+				}
+				r = a.StartWith(ctx, outbox.ProcessorConfig{})
+				<-time.After(10 * time.Second)
+				if n := runs.Load(); n != 4 {
+					t.Errorf("within 10 s of the next start: got %d runs, want 4", n)
+				}
+				r.MustStop()
+			})
+		})
+	}
+}
+
 // TestASingleExpiredMessageDoesNotSpendTheRate: ProcessNext has no next claim that would return it.
 // Promise: deadline
 func TestASingleExpiredMessageDoesNotSpendTheRate(t *testing.T) {

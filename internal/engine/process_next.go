@@ -125,7 +125,7 @@ func (r *run) processNext(ctx context.Context, consumers []string) (ran bool, er
 	w := newWorker(&r.executor)
 	r.workers.all = []*worker{w}
 	defer func() { // also when a middleware ends this goroutine
-		err = errors.Join(err, r.writeOutcomes(), r.returnUnused(), r.endGroups())
+		err = errors.Join(err, r.writeOutcomes(), r.returnUnused(statementTimeout), r.endGroups())
 	}()
 	if claimed, err := r.claimNextOrGroups(wants); err != nil || !claimed {
 		return false, err
