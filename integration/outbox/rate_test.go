@@ -283,6 +283,49 @@ func TestAStopReturnsWhatItReleasesToTheRate(t *testing.T) {
 	}
 }
 
+// TestAClaimWhoseMessagesCannotRunReturnsToTheRateOnce what it returned: it was committed.
+// Promise: limits
+func TestAClaimWhoseMessagesCannotRunReturnsToTheRateOnce(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var runs atomic.Int64
+		former := newApp(testapp.Consumed("former"))
+		a := newApp(testapp.Counting("c", &runs, bus.Aliases("former"), bus.Forwards(), bus.RateLimit(10, time.Hour, 10)))
+		hook := &failNth{match: "SET consumer_type", n: 2}
+		a.DB = a.DB.WithQueryHook(hook)
+		for range 5 {
+			former.ProduceAt(ctx, order{ID: "1"}, outbox.DeliverBy(time.Now().Add(time.Second), bus.Discarded))
+		}
+		<-time.After(5 * time.Second)
+		for range 20 {
+			former.ProduceAt(ctx, order{ID: "2"})
+		}
+		r := a.StartWith(ctx, outbox.ProcessorConfig{})
+		<-time.After(5 * time.Minute)
+		if n := runs.Load(); n != 10 || hook.seen.Load() < 3 {
+			t.Errorf("within five minutes: got %d runs and %d renames, want 10 and 3 or more", n, hook.seen.Load())
+		}
+		r.MustStop()
+	})
+}
+
+// failNth is a hook that has the nth matching statement fail.
+type failNth struct {
+	match string
+	n     int64
+	seen  atomic.Int64
+}
+
+func (h *failNth) BeforeQuery(ctx context.Context, event *bun.QueryEvent) context.Context {
+	if !strings.Contains(event.Query, h.match) || h.seen.Add(1) != h.n {
+		return ctx
+	}
+	failed, cancel := context.WithCancel(ctx)
+	cancel()
+	return failed
+}
+
+func (h *failNth) AfterQuery(context.Context, *bun.QueryEvent) {}
+
 // TestASingleExpiredMessageDoesNotSpendTheRate: ProcessNext has no next claim that would return it.
 // Promise: deadline
 func TestASingleExpiredMessageDoesNotSpendTheRate(t *testing.T) {

@@ -72,6 +72,14 @@ func (d *dispatcher) unstarted(t *task) {
 	d.room.Signal()
 }
 
+// dropUnused has the next claim not return what this one may have returned: a rate would allow too many.
+func (plan *claimPlan) dropUnused() {
+	plan.request.Unused = 0
+	if plan.request.Lanes != nil {
+		plan.request.Lanes.Unused = nil
+	}
+}
+
 // keepUnused keeps what a failed claim was to return to rates. The next one does.
 func (plan claimPlan) keepUnused() {
 	if len(plan.parts) == 0 {
