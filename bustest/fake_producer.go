@@ -134,10 +134,13 @@ func (p *FakeProducer) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx cont
 		return errors.New("outbox: run in tx: the function is nil")
 	}
 	return p.within(ctx, "run in tx", func(ctx context.Context) error {
-		if db == nil {
-			return fn(ctx, bun.Tx{})
+		if db != nil {
+			return db.RunInTx(ctx, nil, fn)
 		}
-		return db.RunInTx(ctx, nil, fn)
+		if err := ctx.Err(); err != nil { // as the begin, or the commit, would return it
+			return err
+		}
+		return cmp.Or(fn(ctx, bun.Tx{}), ctx.Err())
 	})
 }
 
@@ -151,14 +154,14 @@ func (p *FakeProducer) Within(ctx context.Context, fn func(ctx context.Context) 
 }
 
 func (p *FakeProducer) within(ctx context.Context, operation string, fn func(ctx context.Context) error) error {
-	if err := cmp.Or(p.Err, ctx.Err()); err != nil {
-		return err
+	if p.Err != nil {
+		return p.Err
 	}
 	if ctx.Value(uncommittedKey{}) != nil {
 		return fmt.Errorf("outbox: %s: %w", operation, outbox.ErrNotInTx)
 	}
 	uncommitted := new([]*bus.Message)
-	if err := cmp.Or(fn(context.WithValue(ctx, uncommittedKey{}, uncommitted)), ctx.Err()); err != nil {
+	if err := fn(context.WithValue(ctx, uncommittedKey{}, uncommitted)); err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -274,6 +277,9 @@ func (p *FakeProducer) check(batch []*bus.Message) error {
 			return err
 		}
 		if err := flow.CheckDeadline(m, time.Now()); err != nil {
+			return err
+		}
+		if err := store.CheckHeaders(m.Headers); err != nil {
 			return err
 		}
 		if seen[m.ID] {

@@ -40,6 +40,7 @@ type full interface {
 	producing
 	Produce(ctx context.Context, db bus.Handle, payload bus.Payload, options ...outbox.Option) (outbox.Receipt, error)
 	Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error
+	Within(ctx context.Context, fn func(ctx context.Context) error) error
 }
 
 // TestTheFakesErrors are those of the producer.
@@ -74,6 +75,21 @@ func TestTheFakesErrors(t *testing.T) {
 		"ended":      func(p full, db *bun.DB) error { return testapp.Second(p.Produce(ended, db, ok)) },
 		"ended tx": func(p full, db *bun.DB) error {
 			return p.RunInTx(ended, db, func(context.Context, bun.Tx) error { return nil })
+		},
+		"ended within": func(p full, db *bun.DB) error { // its function begins and commits the transaction
+			ran := false
+			err := p.Within(ended, func(context.Context) error { ran = true; return nil })
+			if !ran {
+				return fmt.Errorf("did not run: %w", err)
+			}
+			return err
+		},
+		"ends within": func(p full, db *bun.DB) error {
+			ctx, cancel := context.WithCancel(t.Context())
+			return p.Within(ctx, func(context.Context) error { cancel(); return nil })
+		},
+		"reserved header": func(p full, db *bun.DB) error {
+			return testapp.Second(p.Produce(t.Context(), db, ok, outbox.Header("asyncmonolith-event", "1")))
 		},
 		"nil function": func(p full, db *bun.DB) error { return p.RunInTx(t.Context(), db, nil) },
 		"nested": func(p full, db *bun.DB) error {

@@ -206,6 +206,67 @@ func TestACircuitInAKit(t *testing.T) {
 	})
 }
 
+// TestACrashedMessageOfAKeyHidesNoOtherConsumer: ProcessNext with names looks at those consumers only.
+func TestACrashedMessageOfAKeyHidesNoOtherConsumer(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var ran []string
+		k := bustest.NewKit(t, db, noting("plain", &ran), noting("keyed", &ran, bus.Ordered(bus.BlockKey)),
+			bus.Consume("crashes", func(ctx context.Context, _ OrderCharged) error {
+				_, err := outbox.Step(ctx, "charge", func(context.Context) (int, error) { return 1, nil })
+				return err
+			}, bus.Ordered(bus.BlockKey)))
+		k.Produce(OrderCharged{"1"}, outbox.OrderingKey("k"))
+		k.CrashAfterStep("charge", "crashes")
+		k.Produce(OrderPlaced{"2"}, outbox.OrderingKey("k"))
+		k.ProcessNext("plain")
+		k.ProcessNext("keyed")
+		equal(t, "beside a crashed message", ran, []string{"2", "2"})
+		if d := k.ProcessNext(); d.Message.Consumer != "crashes" {
+			t.Errorf("without names: got %+v, want the crashed message", d.Message)
+		}
+	})
+}
+
+// TestALockedMessageThatHasCrashedDelaysNoOther: ProcessNext runs what has not crashed.
+func TestALockedMessageThatHasCrashedDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	var ran []string
+	k := bustest.NewKit(t, db, bus.Consume("c", func(ctx context.Context, o OrderPlaced) error {
+		_, err := outbox.Step(ctx, "step", func(context.Context) (int, error) { return 1, nil })
+		ran = append(ran, o.ID)
+		return err
+	}))
+	k.Produce(OrderPlaced{"crashed"})
+	k.CrashAfterStep("step")
+	tx := testapp.Must[bun.Tx](t)(db.BeginTx(t.Context(), nil))
+	defer tx.Rollback()
+	testapp.OK(t, testapp.Second(tx.ExecContext(t.Context(), "SELECT 1 FROM consumer_messages FOR UPDATE")))
+	k.Produce(OrderPlaced{"clean"})
+	k.ProcessNext()
+	equal(t, "while it is locked", ran, []string{"clean"})
+	testapp.OK(t, tx.Rollback())
+	k.ProcessNext()
+	equal(t, "afterwards", ran, []string{"clean", "crashed"})
+}
+
+// TestAnOpenCircuitOfAConsumerWithKeysDelaysNoOther that has keys.
+func TestAnOpenCircuitOfAConsumerWithKeysDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var circuit outbox.Circuit
+		var ran []string
+		k := bustest.NewKit(t, db, bus.Consume("away", func(context.Context, OrderPlaced) error { return circuit.Trip(errAway) },
+			outbox.WithCircuit(&circuit), bus.Ordered(bus.BlockKey)), noting("other", &ran, bus.Ordered(bus.BlockKey)))
+		k.Produce(OrderPlaced{"1"}, outbox.OrderingKey("k"))
+		k.Produce(OrderPlaced{"2"}, outbox.OrderingKey("l"))
+		equal(t, "outcome", outcomesOf([]bustest.Delivery{k.ProcessNext("away")}), []bus.Outcome{bus.Released})
+		equal(t, "while the circuit is open", consumersOf(k.DrainUntilIdle()), []string{"other", "other"})
+		equal(t, "ran", ran, []string{"1", "2"})
+	})
+}
+
 // TestABreakerInAKit opens, and lets a message probe when Advance has brought the end of its
 // cooldown.
 func TestABreakerInAKit(t *testing.T) {

@@ -254,6 +254,78 @@ func TestUnstartedMessagesAreReturnedToTheRateAtOnce(t *testing.T) {
 	}
 }
 
+// TestAStopReturnsWhatItReleasesToTheRate: the next process starts it at once.
+// Promise: limits
+func TestAStopReturnsWhatItReleasesToTheRate(t *testing.T) {
+	for name, rate := range rates() {
+		t.Run(name, func(t *testing.T) {
+			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+				var runs atomic.Int64
+				a := newApp(bus.ConsumeBatch("c", func(_ context.Context, items []order) error {
+					runs.Add(int64(len(items)))
+					return nil
+				}, bus.BatchSize(10), bus.BatchWait(time.Second), rate))
+				produceKeyed(ctx, a, 4)
+				r := a.StartWith(ctx, outbox.ProcessorConfig{})
+				<-time.After(500 * time.Millisecond)
+				r.MustStop()
+				if n := runs.Load(); n != 0 {
+					t.Fatalf("before the stop: got %d runs, want a batch that waits", n)
+				}
+				r = a.StartWith(ctx, outbox.ProcessorConfig{})
+				<-time.After(10 * time.Second)
+				if n := runs.Load(); n != 4 {
+					t.Errorf("within 10 s of the next start: got %d runs, want 4", n)
+				}
+				r.MustStop()
+			})
+		})
+	}
+}
+
+// TestAClaimWhoseMessagesCannotRunReturnsToTheRateOnce what it returned: it was committed.
+// Promise: limits
+func TestAClaimWhoseMessagesCannotRunReturnsToTheRateOnce(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var runs atomic.Int64
+		former := newApp(testapp.Consumed("former"))
+		a := newApp(testapp.Counting("c", &runs, bus.Aliases("former"), bus.Forwards(), bus.RateLimit(10, time.Hour, 10)))
+		hook := &failNth{match: "SET consumer_type", n: 2}
+		a.DB = a.DB.WithQueryHook(hook)
+		for range 5 {
+			former.ProduceAt(ctx, order{ID: "1"}, outbox.DeliverBy(time.Now().Add(time.Second), bus.Discarded))
+		}
+		<-time.After(5 * time.Second)
+		for range 20 {
+			former.ProduceAt(ctx, order{ID: "2"})
+		}
+		r := a.StartWith(ctx, outbox.ProcessorConfig{})
+		<-time.After(5 * time.Minute)
+		if n := runs.Load(); n != 10 || hook.seen.Load() < 3 {
+			t.Errorf("within five minutes: got %d runs and %d renames, want 10 and 3 or more", n, hook.seen.Load())
+		}
+		r.MustStop()
+	})
+}
+
+// failNth is a hook that has the nth matching statement fail.
+type failNth struct {
+	match string
+	n     int64
+	seen  atomic.Int64
+}
+
+func (h *failNth) BeforeQuery(ctx context.Context, event *bun.QueryEvent) context.Context {
+	if !strings.Contains(event.Query, h.match) || h.seen.Add(1) != h.n {
+		return ctx
+	}
+	failed, cancel := context.WithCancel(ctx)
+	cancel()
+	return failed
+}
+
+func (h *failNth) AfterQuery(context.Context, *bun.QueryEvent) {}
+
 // TestASingleExpiredMessageDoesNotSpendTheRate: ProcessNext has no next claim that would return it.
 // Promise: deadline
 func TestASingleExpiredMessageDoesNotSpendTheRate(t *testing.T) {

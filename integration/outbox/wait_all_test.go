@@ -167,6 +167,26 @@ func TestALockedGroupDoesNotDelayTheOthers(t *testing.T) {
 	w.wantEnds("while the others are held", "ship")
 }
 
+// TestALockedGroupDoesNotKeepProcessNextFromTheOthers: it is the error only if nothing ran.
+func TestALockedGroupDoesNotKeepProcessNextFromTheOthers(t *testing.T) {
+	t.Parallel()
+	w := newWaitApp(t, testdb.Postgres(t))
+	tx := testapp.Must[bun.Tx](t)(w.DB.BeginTx(t.Context(), nil))
+	defer tx.Rollback() //nolint:errcheck // it only holds
+	held := outbox.InsertID("held")
+	testapp.OK(t, testapp.Second(w.Producer.Produce(t.Context(), tx, refund{ID: "held"}, held)))
+	testapp.OK(t, w.Producer.WhenDone(t.Context(), w.DB, outbox.Group("a"), refund{ID: "late"}, held))
+	w.whenDone(w.DB) // its name sorts behind that
+	p := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(w.DB, w.Registry, testapp.Fast()))
+	if ran, err := p.ProcessNext(t.Context()); !ran || err != nil {
+		t.Errorf("the other's payload: got %v, %v, want it run", ran, err)
+	}
+	w.wantEnds("while one is held", "ship")
+	if ran, err := p.ProcessNext(t.Context()); ran || err == nil {
+		t.Errorf("the held group alone: got %v, %v, want its error", ran, err)
+	}
+}
+
 // TestAGroupThatCouldNotEndIsTriedAgainSoon: the transaction that has its insert id ends right after the first try.
 func TestAGroupThatCouldNotEndIsTriedAgainSoon(t *testing.T) {
 	t.Parallel()

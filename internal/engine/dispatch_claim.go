@@ -26,7 +26,8 @@ type enqueuer struct {
 	checker   *declarationChecker
 }
 
-// enqueue hands claimed messages to the workers and returns the claim with those accepted.
+// enqueue hands claimed messages to the workers and returns the claim with those accepted, with an
+// error none.
 func (en *enqueuer) enqueue(ctx context.Context, c store.Claim) (store.Claim, error) {
 	// Opened first, so that the lease is renewed while messages are renamed and events are read.
 	l := en.ledger.open(en.parent, c.ID, len(c.Messages), c.Sent.Add(en.config.LeaseDuration))
@@ -60,7 +61,7 @@ func (en *enqueuer) enqueue(ctx context.Context, c store.Claim) (store.Claim, er
 	}
 	c.Messages = c.Messages[:len(tasks)] // the rest is not in flight
 	if err != nil {
-		return store.Claim{}, fmt.Errorf("claim: %w", err)
+		return c, fmt.Errorf("claim: %w", err)
 	}
 	return c, nil
 }

@@ -20,13 +20,14 @@ type pollQueries struct {
 	pollState *pollState
 }
 
-// poll looks for everything there may be to do, and activates the lanes that have messages.
-func (pq *pollQueries) poll(ctx context.Context, wants []store.Want) (store.Poll, error) {
+// poll looks for everything there may be to do, and activates the lanes that have messages. It looks
+// at the lanes of the consumers that match.
+func (pq *pollQueries) poll(ctx context.Context, wants []store.Want, match func(*consumer) bool) (store.Poll, error) {
 	poll, err := pq.pollParts(ctx, wants)
 	if dberr.IsUnavailable(err) {
 		return poll, err
 	}
-	return poll, cmp.Or(err, pq.lookAtLanes(ctx, &poll))
+	return poll, cmp.Or(err, pq.lookAtLanes(ctx, &poll, match))
 }
 
 // mostWants is how many kinds of messages one statement looks for.
@@ -49,9 +50,9 @@ func (pq *pollQueries) pollParts(ctx context.Context, wants []store.Want) (poll 
 }
 
 // lookAtLanes activates the lanes that have messages, and adds the crashed ones to the poll.
-func (pq *pollQueries) lookAtLanes(ctx context.Context, poll *store.Poll) error {
+func (pq *pollQueries) lookAtLanes(ctx context.Context, poll *store.Poll, match func(*consumer) bool) error {
 	began := time.Now()
-	looks, of := pq.pollState.laneLooks(began, true, func(*lanes) bool { return true })
+	looks, of := pq.pollState.laneLooks(began, true, func(l *lanes) bool { return match(l.of) })
 	defer func() { pq.pollState.walked(looks, of, began, time.Now()) }()
 	return pq.inParts(ctx, looks, func(from, to int, states []store.LaneState) {
 		pq.pollState.lookedAtLanes(of[from:to], states, poll)

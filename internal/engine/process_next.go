@@ -27,9 +27,8 @@ func (p *Processor) ProcessNext(ctx context.Context, consumers ...string) (ran b
 }
 
 // nextRequest looks for one message to claim, as the poller does for many. It returns false if
-// there is none.
-func (r *run) nextRequest(wants []store.Want) (store.ClaimRequest, bool, error) {
-	wants = r.dispatcher.withoutOpenCircuits(wants)
+// there is none. It may look for messages that have not crashed only.
+func (r *run) nextRequest(wants []store.Want, clean bool) (store.ClaimRequest, bool, error) {
 	request := store.ClaimRequest{Wants: wants, Limit: 1, MaxBytes: maxClaimBytes}
 	sent := time.Now()
 	poll, err := r.poll(wants)
@@ -41,7 +40,7 @@ func (r *run) nextRequest(wants []store.Want) (store.ClaimRequest, bool, error) 
 	switch {
 	case err != nil:
 		return request, false, err
-	case len(poll.Killers)+len(poll.Suspects) > 0 && r.alone():
+	case !clean && len(poll.Killers)+len(poll.Suspects) > 0 && r.alone():
 		request.Select = store.Suspects
 		if len(poll.Killers) > 0 {
 			request.Select, request.Solo = store.Killers, true
@@ -66,7 +65,7 @@ func (r *run) poll(wants []store.Want) (store.Poll, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
 	defer cancel()
-	return r.pollQueries.poll(ctx, wants)
+	return r.pollQueries.poll(ctx, wants, r.dispatcher.catalog.amongLocked(wants))
 }
 
 // findWork notes which consumers have messages that are due.
@@ -126,7 +125,7 @@ func (r *run) processNext(ctx context.Context, consumers []string) (ran bool, er
 	w := newWorker(&r.executor)
 	r.workers.all = []*worker{w}
 	defer func() { // also when a middleware ends this goroutine
-		err = errors.Join(err, r.writeOutcomes(), r.returnUnused(), r.endGroups())
+		err = errors.Join(err, r.writeOutcomes(), r.returnUnused(statementTimeout), r.endGroups())
 	}()
 	if claimed, err := r.claimNextOrGroups(wants); err != nil || !claimed {
 		return false, err
@@ -161,10 +160,12 @@ func (r *run) processNext(ctx context.Context, consumers []string) (ran bool, er
 	return true, nil
 }
 
-// claimNext claims one message. If its consumer's rate is spent, it looks for another.
+// claimNext claims one message. If its consumer's rate is spent, or a transaction locks what has
+// crashed, it looks for another.
 func (r *run) claimNext(wants []store.Want) (bool, error) {
-	for {
-		request, ok, err := r.nextRequest(wants)
+	for clean := false; ; {
+		wants = r.dispatcher.withoutOpenCircuits(wants)
+		request, ok, err := r.nextRequest(wants, clean)
 		if err != nil {
 			return false, err
 		}
@@ -176,29 +177,38 @@ func (r *run) claimNext(wants []store.Want) (bool, error) {
 			r.inFlight.unknown.Store(true) // it may have been committed
 			return false, err
 		}
-		if len(claimed.Messages) > 0 || claimed.Wait == 0 {
-			return len(claimed.Messages) > 0, nil
+		switch {
+		case len(claimed.Messages) > 0:
+			return true, nil
+		case request.Select != store.Clean:
+			clean = true
+			continue
+		case claimed.Wait == 0:
+			return false, nil
 		}
 		wants = slices.DeleteFunc(slices.Clone(wants), func(w store.Want) bool { return w.Consumer == request.Wants[0].Consumer })
 	}
 }
 
 // claimNextOrGroups claims one message. If there is none, it ends the groups that are done and claims
-// what waited for them.
+// what waited for them. A group that cannot end is the error only if it claims nothing.
 func (r *run) claimNextOrGroups(wants []store.Want) (claimed bool, err error) {
 	if claimed, err = r.claimNext(wants); claimed || err != nil {
 		return claimed, err
 	}
+	var held error
 	for {
-		fired, err := r.groups.sweep(r.ctx)
-		if err != nil {
-			return false, err
+		fired, failed := r.groups.sweep(r.ctx)
+		if dberr.IsUnavailable(failed) {
+			return false, failed
 		}
 		if fired > 0 {
-			return r.claimNext(wants)
+			if claimed, err = r.claimNext(wants); claimed || err != nil {
+				return claimed, err
+			}
 		}
-		if r.groups.behind == "" {
-			return false, nil
+		if held = errors.Join(held, failed); r.groups.behind == "" {
+			return false, held
 		}
 	}
 }

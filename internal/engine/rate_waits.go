@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -71,6 +72,14 @@ func (d *dispatcher) unstarted(t *task) {
 	d.room.Signal()
 }
 
+// dropUnused has the next claim not return what this one may have returned: a rate would allow too many.
+func (plan *claimPlan) dropUnused() {
+	plan.request.Unused = 0
+	if plan.request.Lanes != nil {
+		plan.request.Lanes.Unused = nil
+	}
+}
+
 // keepUnused keeps what a failed claim was to return to rates. The next one does.
 func (plan claimPlan) keepUnused() {
 	if len(plan.parts) == 0 {
@@ -85,21 +94,37 @@ func (plan claimPlan) keepUnused() {
 	}
 }
 
-// returnUnused returns what is left to return, in claims of nothing.
-func (r *run) returnUnused() (err error) {
-	ctx, cancel := context.WithTimeout(r.ctx, statementTimeout)
+// endRates ends the use of rates at a stop, beside the last results, until wait returns.
+func (r *run) endRates() (wait func()) {
+	r.dispatcher.catalog.endRateWaits(time.Now())
+	returned := background(func() { _ = r.returnUnused(stopGrace) }) // rates regain what stays spent
+	return func() { <-returned }
+}
+
+// returnUnused returns what is left to return, in claims of nothing, since no other claim follows.
+func (r *run) returnUnused(within time.Duration) (err error) {
+	ctx, cancel := context.WithTimeout(r.ctx, within)
 	defer cancel()
-	for _, c := range r.dispatcher.catalog.consumers {
-		requests := []store.ClaimRequest{{Rate: c.rate, Unused: c.unused}}
-		for _, l := range c.lanes {
-			requests = append(requests, store.ClaimRequest{Lanes: &store.Lanes{Source: l.Source, Unused: l.unused}})
+	for _, request := range r.dispatcher.unusedLeft() {
+		_, failed := r.processor.store.Claims.Claim(ctx, r.processor.db, request)
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+// unusedLeft returns claims of nothing that return what no claim has returned.
+func (d *dispatcher) unusedLeft() (requests []store.ClaimRequest) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.catalog.consumers {
+		if c.unused > 0 {
+			requests = append(requests, store.ClaimRequest{Rate: c.rate, Unused: c.unused})
 		}
-		for _, request := range requests {
-			if request.Unused > 0 || request.Lanes != nil && len(request.Lanes.Unused) > 0 {
-				_, failed := r.processor.store.Claims.Claim(ctx, r.processor.db, request)
-				err = errors.Join(err, failed)
+		for _, l := range c.lanes {
+			if len(l.unused) > 0 {
+				requests = append(requests, store.ClaimRequest{Lanes: &store.Lanes{Source: l.Source, Unused: maps.Clone(l.unused)}})
 			}
 		}
 	}
-	return err
+	return requests
 }

@@ -159,7 +159,9 @@ func (p *poller) look(ctx context.Context, from *store.Position, patience time.D
 // lookAtLanes looks for keyed messages, and again soon if that fails.
 func (p *poller) lookAtLanes(ctx context.Context, poll *store.Poll) {
 	_, err := ask(ctx, p.outage, "poll keyed messages", statementTimeout,
-		func(ctx context.Context) (struct{}, error) { return struct{}{}, p.pollQueries.lookAtLanes(ctx, poll) })
+		func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, p.pollQueries.lookAtLanes(ctx, poll, func(*consumer) bool { return true })
+		})
 	if err != nil {
 		p.alarm.By(time.Now().Add(sweepAgain))
 	}

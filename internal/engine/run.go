@@ -244,7 +244,7 @@ func (r *run) serve(ctx context.Context) error {
 	<-looped
 	waitFor(arrived, time.Until(deadline), r.stopNow)
 	r.handOffs.end()
-	r.dispatcher.catalog.endRateWaits(time.Now())
+	defer r.endRates()()
 	close(finish)
 	if !waitFor(settled, max(time.Until(deadline), settleGrace), r.stopNow) && !waitFor(settled, stopGrace, nil) {
 		giveUp()
