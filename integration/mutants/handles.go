@@ -17,6 +17,8 @@ func handleMutants() []mutant {
 			both(in("stillBegunSQL", text("(extract(epoch FROM now()) * 1000000)::bigint = ?", "? <> 0")),
 				in("removeOneSQL", text("(extract(epoch FROM now()) * 1000000)::bigint = ?::bigint", "?::bigint <> 0"))),
 			inHandles("TestAConsumerThatMisusesItsTransaction/rolls_back_in_SQL/postgres"), `got effects`},
+		{"produce: an inner savepoint hides the outer one", in("txn.ThroughDeadlocks", replace(`savepoint(tx, "deadlock")`, `savepoint(tx, "call")`)),
+			tests("integration/txn", "TestAFailedCallInACallersTransactionIsRolledBack/postgres"), `the tables after a call that failed`},
 		{"handles: pgx prepares the library's queries", in("unprepared.QueryContext", never("len(args) == 0")),
 			inHandles("TestOnePoolPreparesNothingOfTheLibrary"), `statements that pgx has prepared, want 0`},
 	}

@@ -37,7 +37,8 @@ func TestWhatIsFreedDuringAClaimIsAskedForAgain(t *testing.T) {
 // walks what vacuum has not cleared up.
 func TestLooksAtDeadEntriesTakeLittleOfTheTime(t *testing.T) {
 	t.Parallel()
-	l := lanesOf(&consumer{Consumer: bus.Consume("c", func(context.Context, testPayload) error { return nil }, bus.Ordered(bus.SkipPoisoned))})[0]
+	ordered := bus.Consume("c", func(context.Context, testPayload) error { return nil }, bus.Ordered(bus.SkipPoisoned))
+	l := lanesOf(&consumer{Consumer: ordered})[0]
 	l.floor = 1000
 	d := newTestDispatcher(t, ProcessorConfig{})
 	d.pollState.catalog.consumers = []*consumer{{lanes: []*lanes{l}}}
