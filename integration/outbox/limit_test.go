@@ -374,3 +374,33 @@ func TestALockedSlotCostsNoClaim(t *testing.T) {
 	t.Run("mariadb", func(t *testing.T) { t.Parallel(); test(t, testdb.MariaDB(t)) })
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, testdb.Postgres(t)) })
 }
+
+// TestAStopWaitsOnceForTheSlotsOfAllLimits where the database does not answer: they end with their leases.
+func TestAStopWaitsOnceForTheSlotsOfAllLimits(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	db := testdb.SQLite(t).WithQueryHook(testapp.QueryHook(func(ctx context.Context, query string) {
+		if strings.Contains(query, "SET owner = '', leased_until") {
+			asked.Add(1)
+			<-ctx.Done()
+		}
+	}))
+	var running atomic.Int64
+	release := make(chan struct{})
+	work := func(context.Context, order) error { running.Add(1); <-release; return nil }
+	var consumers []bus.Consumer
+	for _, name := range []string{"a", "b", "c", "d"} {
+		consumers = append(consumers, bus.Consume(name, work, bus.GlobalConcurrency(1)))
+	}
+	a := testapp.New(t, db, consumers...)
+	a.ProduceMany(1)
+	r := a.Start(testapp.Fast())
+	testapp.Eventually(t, "all run", func() bool { return running.Load() == 4 })
+	r.Stop(nil)
+	close(release)
+	began := time.Now()
+	r.MustStop()
+	if took := time.Since(began); took > 4*time.Second || asked.Load() == 0 {
+		t.Errorf("a stop while slots cannot be returned: got it over after %s, want about a second", took)
+	}
+}

@@ -92,14 +92,15 @@ func (b *breaker) apply(row store.Breaker, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.troubled = row.Troubled()
+	_, _, open := b.Tripped()
 	switch {
 	case b.over: // it is about to be closed
 	case !row.Open():
 		b.missed = false // another process has closed it
-		if _, _, open := b.Tripped(); open {
+		if open {
 			b.Reset()
 		}
-	case row.Opened == b.probeOf:
+	case open && row.Opened == b.probeOf: // numbers begin again with each opening: it may be an earlier one's
 		b.open = flow.NewOpenBreaker(row)
 		b.Explain(b.reasonLocked())
 	default:

@@ -106,11 +106,22 @@ func (sk *slotKeeper) renew(ctx context.Context, db bun.IDB) error {
 	return err
 }
 
-// returnAll returns all slots at the end.
+// returnPatience is how long the slots of a limit may take to be returned at the end.
+const returnPatience = time.Second
+
+// returnAll returns all slots at the end. Once that takes too long, the others end with their leases.
 func (sk *slotKeeper) returnAll(ctx context.Context) {
 	for _, l := range sk.limiters.all {
-		if slots := sk.limiters.takeOut(l); len(slots) > 0 {
-			sk.supply(ctx, slotNeed{limiter: l, excess: slots})
+		slots := sk.limiters.takeOut(l)
+		if len(slots) == 0 {
+			continue
+		}
+		inTime, cancel := context.WithTimeout(ctx, returnPatience)
+		sk.supply(inTime, slotNeed{limiter: l, excess: slots})
+		late := inTime.Err() != nil
+		cancel()
+		if late {
+			return
 		}
 	}
 }
