@@ -50,6 +50,9 @@ func ConsumeBatchTx[T bus.Payload, H bun.Tx | *sql.Tx](
 // chain of each message returns once the outcome of the commit is known. A message that has failed
 // before gets its own transaction. A group counts once towards Concurrency and TxConcurrency.
 //
+// A handler must not end the transaction. If it commits, the messages before it in the group run
+// again, although what they wrote is kept.
+//
 // SET LOCAL, advisory locks and row locks stay in effect for later messages of the group. A handler
 // that writes through another connection to a row that its group has locked blocks until its
 // timeout. When the commit fails, on a deferred constraint for instance, each message runs again in

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -115,6 +116,24 @@ func TestRunReportsADatabaseThatIsDown(t *testing.T) {
 	if health := processor.Health(); health.Ready || health.Err == nil {
 		t.Errorf("health: got %+v, want not ready and the error", health)
 	}
+}
+
+// TestHealthTellsWhyAStartWaits for the database.
+func TestHealthTellsWhyAStartWaits(t *testing.T) {
+	t.Parallel()
+	db := bun.NewDB(testapp.Must[*sql.DB](t)(sql.Open("pgx", "postgres://postgres@127.0.0.1:1/nowhere")), pgdialect.New())
+	defer db.Close()
+	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry(testapp.Consumed("c")))
+	p := testapp.Must[*outbox.Processor](t)(outbox.NewProcessor(db, registry, outbox.ProcessorConfig{StartTimeout: time.Hour}))
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- p.Run(ctx) }()
+	testapp.Poll(t, "the error", time.Minute, 10*time.Millisecond, func() bool { return errors.Is(p.Health().Err, syscall.ECONNREFUSED) })
+	if p.Health().Ready {
+		t.Error("health: got ready, want it not")
+	}
+	stop()
+	testapp.OK(t, <-stopped)
 }
 
 func TestUnknownDialectIsRefused(t *testing.T) {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,9 +27,9 @@ type Processor struct {
 	uncounted uncountedRuns
 
 	mu      sync.Mutex
-	current *run // nil while it does not run
-	crashed *run // the ProcessNext that may run crashed messages, if any
-	lastErr error
+	current *run  // nil while it does not run
+	crashed *run  // the ProcessNext that may run crashed messages, if any
+	lastErr error // of the last Run, or of the last check before this one
 }
 
 // NewProcessor returns a processor for every consumer of the registry. It reports all errors at
@@ -112,7 +113,14 @@ func (p *Processor) Run(ctx context.Context) (err error) {
 		defer p.mu.Unlock()
 		p.current, p.lastErr = nil, err
 	}()
-	if err := outage.Await(ctx, p.config.StartTimeout, p.config.Logger, p.check); err != nil && ctx.Err() == nil {
+	check := func(ctx context.Context) error {
+		err := p.check(ctx)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.lastErr = err
+		return err
+	}
+	if err := outage.Await(ctx, p.config.StartTimeout, p.config.Logger, check); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("outbox: run: %w", err)
 	}
 	return r.serve(ctx) // returns at once if it was cancelled during the check
@@ -182,5 +190,7 @@ func (p *Processor) Health() bus.Health {
 	if p.current == nil {
 		return bus.Health{Err: p.lastErr}
 	}
-	return p.current.health()
+	health := p.current.health()
+	health.Err = cmp.Or(health.Err, p.lastErr)
+	return health
 }
