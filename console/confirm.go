@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -59,7 +60,7 @@ func (p *confirmPage) load(r *request) error {
 	case oneOperation:
 		return p.loadOperation(r)
 	}
-	if err := r.session.May(do.permission, p.args.consumer); err != nil {
+	if err := operator.May(r.session, do.permission, p.args.consumer); err != nil {
 		return err
 	}
 	switch do.of {
@@ -158,7 +159,7 @@ func (p *confirmPage) checkMessages(r *request, consumers []string) error {
 		}
 	}
 	for _, consumer := range consumers {
-		if err := r.session.May(p.args.action.permission, consumer); err != nil {
+		if err := operator.May(r.session, p.args.action.permission, consumer); err != nil {
 			return err
 		}
 	}
@@ -203,9 +204,9 @@ func (p *confirmPage) loadOperation(r *request) error {
 	}
 	p.Operation = &operation{found}
 	if p.args.action.permission == ops.ResumeOperation { // the operation's own action is needed, too
-		if err := r.session.May(found.Action, consumerOf(found.Target)); err != nil {
+		if err := operator.May(r.session, found.Action, consumerOf(found.Target)); err != nil {
 			return err
 		}
 	}
-	return r.session.May(p.args.action.permission, consumerOf(found.Target))
+	return operator.May(r.session, p.args.action.permission, consumerOf(found.Target))
 }

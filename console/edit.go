@@ -54,7 +54,7 @@ func (p *editPage) loadMessage(r *request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.session.May(ops.Edit, m.Consumer); err != nil {
+	if err := operator.May(r.session, ops.Edit, m.Consumer); err != nil {
 		return nil, err
 	}
 	if m.PayloadBytes > len(m.Payload) && len(m.Payload) >= headBytes {

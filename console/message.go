@@ -71,7 +71,8 @@ func (p *messagePage) load(r *request) error {
 	if p.TraceID != "" && r.config.TraceURL != "" {
 		p.Trace = strings.ReplaceAll(r.config.TraceURL, traceMark, p.TraceID)
 	}
-	p.Editable = p.Poisoned != nil && !p.Hidden && r.session.May(ops.Edit, p.Consumer) == nil && unredacted(r, p.ID, p.Payload) == nil
+	p.Editable = p.Poisoned != nil && !p.Hidden && operator.May(r.session, ops.Edit, p.Consumer) == nil &&
+		unredacted(r, p.ID, p.Payload) == nil
 	return nil
 }
 

@@ -91,7 +91,7 @@ func (r *request) view(l layout, data any) view {
 	return view{
 		Title: l.title, Tab: l.tab, Data: data, Environment: r.config.Environment, Who: r.who,
 		Away: l.away, Prefs: r.prefs(), Notice: r.flash(), Here: r.here().String(), Now: time.Now().UTC(), Counts: counts, assets: r.assets,
-		may: r.session.May,
+		session: r.session,
 	}
 }
 

@@ -53,7 +53,7 @@ func TestFindingsLeadSomewhere(t *testing.T) {
 // TestAdviceHasNoCommands: pages have a link in the place of a sentence with a command.
 func TestAdviceHasNoCommands(t *testing.T) {
 	t.Parallel()
-	operator, viewer := view{may: func(ops.Action, string) error { return nil }}, view{}
+	operator, viewer := view{session: sessionOf(t, ops.Operator)}, view{session: sessionOf(t, ops.Viewer)}
 	for _, test := range []struct {
 		check, remedy, advice string
 		of                    view

@@ -29,7 +29,7 @@ type view struct {
 	Now         time.Time
 	Counts      map[string]tabCount // by the path of a tab
 	assets      assets
-	may         func(action ops.Action, consumer string) error // of the session; nil: nothing is allowed
+	session     *operator.Session // nil: nothing is allowed
 }
 
 // Asset is the path of an embedded file.
@@ -37,7 +37,7 @@ func (v view) Asset(name string) string { return v.assets.Path(name) }
 
 // May reports whether the principal may do that to a consumer.
 func (v view) May(action ops.Action, consumer string) bool {
-	return v.may != nil && v.may(action, consumer) == nil
+	return v.session != nil && operator.May(v.session, action, consumer) == nil
 }
 
 // MayDecide reports whether the principal may do that to an operation: the operation's own action is needed, too.

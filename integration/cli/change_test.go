@@ -264,22 +264,24 @@ func TestOneConsumedMessage(t *testing.T) {
 func TestAPreviewSkipsWhatIsLeased(t *testing.T) {
 	eachAsIs(t, func(s site) {
 		a := filled(s)
-		ids := "'[4711]'"
+		leased, free := s.idOf(a, "SELECT MIN(id) FROM consumer_messages"), s.idOf(a, "SELECT MAX(id) FROM consumer_messages")
+		ids := "'[" + leased + "]'"
 		if s.db.Dialect().Name() == dialect.PG {
-			ids = "'{4711}'"
+			ids = "'{" + leased + "}'"
 		}
+		skipped := "1 message leased and skipped: [" + leased + "]."
 		a.Exec("INSERT INTO message_claims (owner, solo, message_ids, claimed_at, leased_until) VALUES ('p', FALSE, " + ids + ", " +
 			testapp.NowOf(s.db) + ", " + testapp.In(s.db, time.Hour) + ")")
 		for _, command := range []string{"run-now", "reschedule", "cancel"} {
-			args := []string{"messages", command, "4711", "4712"}
+			args := []string{"messages", command, leased, free}
 			if command == "reschedule" {
 				args = append(args, "--at", "2030-01-02")
 			}
-			if got := s.must(4, args...); !got.says("1 message would be ", "1 message leased and skipped: [4711].") {
+			if got := s.must(4, args...); !got.says("1 message would be ", skipped) {
 				s.Errorf("%s: got %+v, want one, and one that is skipped", command, got)
 			}
 			got := s.must(5, append(args, "--yes", "--reason", "why")...)
-			if !got.says("1 message leased and skipped: [4711].") {
+			if !got.says(skipped) {
 				s.Errorf("%s --yes: got %+v, want one that is skipped", command, got)
 			}
 		}

@@ -87,10 +87,10 @@ func As(service *ops.Service, principal ops.Principal) *Session {
 	return &Session{Session: session, access: accessOf(session)}
 }
 
-// May returns ops.ErrForbidden unless the principal may do an action to a consumer. The consumer is
+// May returns ops.ErrForbidden unless the session's principal may do an action to a consumer. The consumer is
 // empty if the action concerns several or none. A Principal.Allow that panics, or does not answer in
 // time, refuses.
-func (s *Session) May(a ops.Action, consumer string) error { return s.access.May(a, consumer) }
+func May(s *Session, a ops.Action, consumer string) error { return s.access.May(a, consumer) }
 
 // LastOverview returns the last overview, however old, without a query. It is empty if there is none.
 // due reports whether a new one is due: call Overview.
