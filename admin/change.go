@@ -185,7 +185,7 @@ func (c *Client) stop(ctx context.Context, st *store.Store, db *bun.DB, id int64
 			if time.Since(gone) > stopAnswer { // no answer will come any more
 				return StopTooLate, nil
 			}
-		} else if asked, err = c.askToStop(ctx, st, db, id, asked); err != nil {
+		} else if asked, err = c.askToStop(ctx, st, db, id, request.Owner, asked); err != nil {
 			return "", err
 		}
 		if !outage.Pause(ctx, stopLook) {
@@ -194,11 +194,11 @@ func (c *Client) stop(ctx context.Context, st *store.Store, db *bun.DB, id int64
 	}
 }
 
-// askToStop asks the process that holds the message now, unless it was asked before, and returns
-// its owner id.
-func (c *Client) askToStop(ctx context.Context, st *store.Store, db *bun.DB, id int64, asked string) (string, error) {
+// askToStop asks the process that holds the message now, unless the request names it already, and
+// returns its owner id.
+func (c *Client) askToStop(ctx context.Context, st *store.Store, db *bun.DB, id int64, requested, asked string) (string, error) {
 	owner, _, err := st.Operations.Holder(ctx, db, id)
-	if err != nil || owner == "" || owner == asked {
+	if err != nil || owner == "" || asked != "" && owner == requested {
 		return asked, err
 	}
 	return owner, st.Operations.AskToStop(ctx, db, id, owner)

@@ -194,7 +194,7 @@ type ConsumerConfig struct {
 	// PayloadAliases are former names of the payload type.
 	PayloadAliases []string
 
-	keyOf    func(Codec, *Message) (string, error) // of a raw consumer; nil without
+	keyOf    func(Codec, *Message) (string, error) // reads a raw consumer's keys; may be nil
 	renamed  map[string]string                     // current event names by former ones
 	values   map[any]any
 	mistakes []string // of the options

@@ -153,9 +153,10 @@ var (
 	// is retried.
 	ErrAbandoned = errors.New("bus: handler did not return when its context ended, and was abandoned")
 	// ErrNotCounted is joined to the error of a run that is repeated without counting an attempt.
-	// This happens if the transaction of a transactional consumer loses a conflict or its connection;
-	// the tenth such run in a row counts, unless its handler never began. It also happens if a message
-	// is left to a newer process: see [Upcaster].
+	// This happens if the transaction of a transactional consumer loses a conflict or its connection,
+	// or if outbox.Step cannot read or store its results; the tenth such run in a row counts, unless
+	// its handler never began. It also happens if a message is left to a newer process: see
+	// [Upcaster].
 	ErrNotCounted = errors.New("bus: not counted as an attempt")
 	// ErrExpired is in the error of a message that missed its start deadline: see
 	// outbox.DeliverBy. Its consumer was not called.

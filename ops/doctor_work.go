@@ -58,9 +58,13 @@ func (d *doctor) checkUnhandled(ctx context.Context, db bun.IDB) (found []Findin
 func (d *doctor) readQueues(ctx context.Context) {
 	s := d.service
 	d.failed = s.seeQueues(ctx, s.config.DB, &d.seen, summary{})
-	d.seen.Failures, _ = lookIn(ctx, s, s.config.DB, lookTime, func(ctx context.Context, db bun.IDB) ([]admin.FailureGroup, error) {
+	var err error
+	d.seen.Failures, err = lookIn(ctx, s, s.config.DB, lookTime, func(ctx context.Context, db bun.IDB) ([]admin.FailureGroup, error) {
 		return s.admin.Failures(ctx, db, "", failuresShown)
-	}) // without them only the texts of errors are missing
+	})
+	if err != nil { // only the texts of errors are missing
+		d.seen.Miss(time.Time{}, err, "failures")
+	}
 	d.seen.Queues = overview.WithLastErrors(d.seen.Queues, d.seen.Failures)
 }
 

@@ -152,7 +152,7 @@ func (s *Operations) operation(ctx context.Context, o Operation) Operation {
 			o.Hidden = true
 		}
 	}
-	if searched && s.maySearch(ctx, textOf(*f)) != nil {
+	if searched && s.textOfAll(ctx, o, f.Error) != f.Error {
 		seen := *f
 		seen.Error = ""
 		o.Target.Poisoned, o.Hidden = &seen, true
@@ -163,6 +163,9 @@ func (s *Operations) operation(ctx context.Context, o Operation) Operation {
 // textOfAll returns what the principal may see of an error text, whichever of the operation's messages it is about.
 func (s *Operations) textOfAll(ctx context.Context, o Operation, text string) string {
 	about := []Content{{Consumer: o.Target.consumer()}}
+	if o.Target.Poisoned != nil {
+		about[0].PayloadType = o.Target.Poisoned.PayloadType
+	}
 	if o.Preview != nil {
 		of := o.Preview.Pending
 		if o.Preview.Poisoned != nil {

@@ -136,7 +136,7 @@ func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) 
 			continue
 		}
 		leased, err := r.service.store.Operations.Lease(
-			within, r.service.config.DB, store.OperationFilter{ID: row.ID, States: states, Free: true}, r.owner, lease,
+			within, r.service.config.DB, store.OperationFilter{ID: row.ID, States: states, Free: true, Idle: string(Canary)}, r.owner, lease,
 		)
 		switch {
 		case err != nil:
@@ -193,8 +193,8 @@ func (w *work) enter() bool {
 	return w.placed
 }
 
-// leave releases the place, and reports whether there was one. It does not make the runner poll: if
-// that failed to get a lease, it would poll without a pause.
+// leave releases the place and reports whether there was one. It does not call look: a runner that fails
+// to lease an operation would poll again without a pause.
 func (w *work) leave() bool {
 	placed := w.placed
 	if placed {

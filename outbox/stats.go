@@ -26,8 +26,8 @@ type Stats struct {
 	// asyncmonolith.message.settled of package otel.
 	CrashPoisoned int64 `json:"crash_poisoned"`
 
-	// Uncounted counts runs of transactional consumers that did not count as an attempt, since they
-	// lost a conflict or their connection: see bus.ErrNotCounted.
+	// Uncounted counts runs that did not count as an attempt, since their transaction lost a conflict
+	// or its connection, or since Step could not reach the database: see bus.ErrNotCounted.
 	Uncounted int64 `json:"uncounted"`
 	// Unordered counts messages of ordered consumers without a key, which ran in any order. The
 	// program that produced them declares the consumer without bus.Ordered.

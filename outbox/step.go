@@ -22,10 +22,10 @@ var ErrNoSteps = errors.New(
 //
 // An error of fn is returned, with the step's name, and nothing is stored: the next attempt calls
 // fn again. The same happens if the process or the database is lost between the end of fn and the
-// stored result. fn must tolerate that, for instance with an idempotency key. An attempt that fails
-// because Step cannot reach the database does not count. A result is stored
-// even if ctx has ended meanwhile. After a lost lease Step returns [bus.ErrLeaseLost] and stores
-// nothing.
+// stored result. fn must tolerate that, for instance with an idempotency key. If Step cannot read or
+// store a result because of the database, the attempt does not count: see [bus.ErrNotCounted]. A
+// result is stored even if ctx has ended meanwhile. After a lost lease Step returns
+// [bus.ErrLeaseLost] and stores nothing.
 //
 // The name identifies the step within its message. It has at most 255 bytes, and is used once per
 // attempt unless fn fails. T is any type that the registry's Codec encodes and decodes. A message

@@ -11,8 +11,8 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 )
 
-// errBehind releases a message that must not be published before an earlier one of its key, or for
-// which the batch has no time left.
+// errBehind releases a message behind an unpublished one of its key, or one for which the batch has no
+// time left.
 var errBehind error = &bus.OutcomeError{
 	Outcome: bus.Released, Err: errors.New("relay: an earlier message of the batch failed or took too long"),
 }
@@ -58,6 +58,7 @@ func (p *publishing) publishNext(
 ) (rest []int) {
 	var records []broker.Record
 	var places []int
+	slow := -1 // the message whose functions have outlasted ctx
 	codec, taken := access.CodecFromContext(ctx), make(map[string]bool)
 	for _, i := range left {
 		m := batch[i]
@@ -65,11 +66,14 @@ func (p *publishing) publishNext(
 		case ordered(m) && stuck[m.OrderingKey]:
 			fail(i, errBehind)
 			continue
-		case ordered(m) && taken[m.OrderingKey], len(records) > 0 && p.isLate(begun):
+		case ordered(m) && taken[m.OrderingKey], slow >= 0, len(records) > 0 && p.isLate(begun):
 			rest = append(rest, i)
 			continue
 		}
 		record, err := p.record(ctx, codec, m)
+		if ctx.Err() != nil {
+			slow = i
+		}
 		if err != nil {
 			fail(i, err)
 			continue
@@ -80,14 +84,17 @@ func (p *publishing) publishNext(
 	if len(records) == 0 {
 		return rest
 	}
-	if ctx.Err() != nil { // the functions of the last record took too long: the broker is not to blame
-		last := len(places) - 1
-		for _, i := range places[:last] {
-			fail(i, errBehind)
+	if slow >= 0 { // neither the broker nor the other messages are to blame
+		for _, i := range places {
+			err := errBehind
+			if i == slow {
+				err = fmt.Errorf("relay: route and upcasters of payload %q: %w", batch[i].PayloadType, context.Cause(ctx))
+			}
+			fail(i, err)
 		}
-		fail(places[last], fmt.Errorf("relay: route and upcasters of a payload %q: %w", batch[places[last]].PayloadType, context.Cause(ctx)))
 		return rest
 	}
+	// The functions of the first message may have used more than half.
 	timeout := max(p.config.PublishTimeout-time.Since(begun), p.config.PublishTimeout/2)
 	for i, err := range p.publish(ctx, timeout, records) {
 		if err != nil {

@@ -48,7 +48,9 @@ type Config struct {
 	// ContentType is the media type of payloads, for registries with their own codec. Defaults to
 	// application/json.
 	ContentType string
-	// PublishTimeout limits one call of the publisher: up to 10 min. Defaults to 5 s.
+	// PublishTimeout limits a batch: the publisher has what its routes' functions and upcasters leave, at
+	// least half. Messages that are not records after half of it are released. Up to 10 min. Defaults to
+	// 5 s.
 	PublishTimeout time.Duration
 	// Circuit is the circuit that the forwarder trips while the broker is unavailable. Set it to share
 	// a circuit between forwarders, or to reset it when the broker is known to be back. By default the

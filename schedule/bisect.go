@@ -170,8 +170,8 @@ func (t *tried) ids(now time.Time) []int64 {
 }
 
 // aside holds, in the memory of one processor, the schedules that failed and could not be marked, and
-// those for which a call of the application hangs.
-// It is safe for concurrent use; the zero value is empty.
+// those for which a call of the application hangs: at most one call each. It is safe for concurrent
+// use; the zero value is empty.
 type aside struct {
 	mu   sync.Mutex
 	held map[int64]heldAside
@@ -233,7 +233,8 @@ func (a *aside) forget(ids ...int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, id := range ids {
-		if h := a.held[id]; h.hangs() {
+		h := a.held[id]
+		if h.hangs() {
 			a.held[id] = heldAside{calls: h.calls}
 		} else {
 			delete(a.held, id)

@@ -54,8 +54,9 @@ func (p *Processor) fire(ctx context.Context, payloadTypes []string) (n int, err
 			}
 			return len(rows), nil
 		}
-		if bad := p.hanging(rows); len(bad) > 0 {
-			return p.putAside(ctx, payloadTypes, 0, bad)
+		hung := p.hanging(rows)
+		if len(hung) > 0 {
+			return p.putAside(ctx, payloadTypes, 0, hung)
 		}
 		if len(rows) > 1 && errors.Is(err, errTooSlow) && p.answers(ctx, payloadTypes, err) {
 			p.batch.Store(int64(len(rows) / 2)) // smaller batches may be fast enough
@@ -80,7 +81,7 @@ func (p *Processor) fire(ctx context.Context, payloadTypes []string) (n int, err
 // errHangs is why a schedule for which a call of the application hangs does not fire.
 var errHangs = fmt.Errorf("a codec, upcaster or layer has not returned after %s", fireTimeout+isolate.AskGrace)
 
-// hanging returns those of the schedules for which a call hangs.
+// hanging returns the schedules for which a call hangs.
 func (p *Processor) hanging(rows []store.Schedule) (bad []failure) {
 	for i, row := range rows {
 		if p.aside.calls(row.ID).Load() > 0 {

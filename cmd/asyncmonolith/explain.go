@@ -25,7 +25,7 @@ func (e *explainCommand) command() *cobra.Command {
 	c := &cobra.Command{
 		Use: "explain [ID...]", Short: "Explain why messages do not run", Args: checkArgs(e.checkArgs),
 		Long: `Explain why messages do not run, from the database and the reports of live processes. ID is a row's id, a message id or
-a trace id. The rows of all consumers of a message share its message id. No index has trace ids, so the command then reads all
+a trace id. The rows of all consumers of a message share its message id. Trace ids are not indexed: the command then reads all
 messages and shows its progress. --key explains the first messages of a key.`,
 		Example: `  asyncmonolith explain 4711
   asyncmonolith explain 0199f1a2-7c3d-7abc-8def-0123456789ab
@@ -51,7 +51,8 @@ func (e *explainCommand) checkArgs(c *cobra.Command, args []string) error {
 	}
 }
 
-// mostOfKey is how many messages of a key are explained, for which the others wait, and of a message id or a trace in each state.
+// mostOfKey is how many messages of a key are explained: the others wait for these. It also limits the
+// messages of a message id or a trace, in each state.
 const mostOfKey = 10
 
 func (e *explainCommand) run(ctx context.Context, session *operator.Session, args []string) error {
@@ -113,7 +114,7 @@ func (e *explainCommand) search(ctx context.Context, session *operator.Session, 
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range pending {
+	for _, m := range pending[:min(len(pending), mostOfKey)] {
 		ids = append(ids, m.ID)
 	}
 	list := consumedList{app: e.app, page: page, filter: admin.ConsumedFilter{MessageID: by.MessageID, TraceID: by.TraceID}}
@@ -127,7 +128,7 @@ func (e *explainCommand) search(ctx context.Context, session *operator.Session, 
 	if len(ids) == 0 {
 		return nil, fmt.Errorf("%w: no pending, poisoned or kept message has %s", errNotFound, arg)
 	}
-	if next != nil || more || further != nil {
+	if next != nil || more || len(pending) > mostOfKey || further != nil {
 		e.app.note("More messages have %s than are explained here.", arg)
 	}
 	return ids, nil

@@ -96,7 +96,8 @@ func (*messageID) Type() string { return "UUID" }
 
 // Set implements pflag.Value.
 func (m *messageID) Set(text string) (err error) {
-	if m.UUID, err = uuid.Parse(text); err != nil || m.UUID == uuid.Nil {
+	m.UUID, err = uuid.Parse(text)
+	if err != nil || m.UUID == uuid.Nil {
 		return errors.New("a UUID is allowed, such as 0199f1a2-7c3d-7abc-8def-0123456789ab")
 	}
 	return nil

@@ -55,7 +55,7 @@ func (l list[T]) write(o *output, rows []T, next *admin.Page) error {
 	return nil
 }
 
-// noteMore says that a list without --after has more rows, and ends its JSON.
+// noteMore reports that a list without --after has more rows, and ends its JSON output.
 func noteMore(o *output, more bool, said string) error {
 	if !more {
 		return nil

@@ -117,7 +117,7 @@ func (x *pendingChange) previewIDs(ctx context.Context, session *operator.Sessio
 	return errors.Join(x.app.say("%s", text), unconfirmed)
 }
 
-// leftOut says which messages are not changed.
+// leftOut lists the messages that are not changed.
 func leftOut(leased, missing []int64) string {
 	return formatIDs(" %s leased and skipped: %v.", leased) + formatIDs(" %s not pending: %v.", missing)
 }

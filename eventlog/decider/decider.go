@@ -44,10 +44,10 @@ type Decider[S, C any, E bus.Payload] struct {
 // logged.
 type Snapshots struct {
 	// Every is the number of events between snapshots. The command that reaches a multiple of it
-	// stores one.
+	// stores one. Until then a stream without a snapshot of this Schema is read from its first event.
 	Every int
-	// Schema must be raised when S or Evolve changes: snapshots of another schema are ignored.
-	// Defaults to 0.
+	// Schema must be raised when S or Evolve changes: snapshots of another schema are ignored, and each
+	// stream gets a new one at its next multiple of Every. Defaults to 0.
 	Schema int
 }
 

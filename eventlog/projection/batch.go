@@ -344,7 +344,7 @@ func (b *batch) usable(ctx context.Context) bool {
 	return b.runner.store.Usable(statement, b.tx)
 }
 
-// errEnded replaces sql.ErrTxDone, which does not say who ended the transaction.
+// errEnded replaces sql.ErrTxDone, which does not name the cause.
 var errEnded = errors.New("projection: the function committed or rolled back its transaction: only the library may end it")
 
 // judged returns the failure of a batch whose functions returned no error, although the transaction

@@ -186,7 +186,7 @@ func TestAnErrorAfterTheCommitIsLogged(t *testing.T) {
 			if n := len(a.Poisoned()); n != 0 {
 				t.Errorf("got %d poisoned messages, want none: they are committed", n)
 			}
-			const want = `level=WARN msg="a layer failed a message whose consumer has committed, the message is done" consumer=c`
+			const want = `level=WARN msg="outcome ignored, the consumer has committed" consumer=c`
 			if got := log.String(); strings.Count(got, want) != 1 || !strings.Contains(got, "outcome=poisoned error=\"too late\"") {
 				t.Errorf("log: got %s, want one line: %s", got, want)
 			}

@@ -279,7 +279,7 @@ func TestSlowRoutesAreNoOutage(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		const n, each = 256, 50 * time.Millisecond
 		b, circuit := newBroker(), new(outbox.Circuit)
-		a := newApp(slowly(b, circuit, func(order) time.Duration { return each }))
+		a := newApp(slowly(b, circuit, func(order) (time.Duration, error) { return each, nil }))
 		for i := range n {
 			a.ProduceAt(ctx, order{ID: fmt.Sprint(i)})
 		}
@@ -300,13 +300,20 @@ func TestSlowRoutesAreNoOutage(t *testing.T) {
 
 // TestARouteThatTakesTooLongFailsItsMessage, and neither the others of its batch nor the broker.
 func TestARouteThatTakesTooLongFailsItsMessage(t *testing.T) {
+	slow := errors.New("the key service is slow")
+	for says, err := range map[string]error{"relay: route and upcasters": nil, slow.Error(): slow} {
+		t.Run(says, func(t *testing.T) { routeThatTakesTooLong(t, err, says) })
+	}
+}
+
+func routeThatTakesTooLong(t *testing.T, err error, says string) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		b, circuit := newBroker(), new(outbox.Circuit)
-		a := newApp(slowly(b, circuit, func(o order) time.Duration {
+		a := newApp(slowly(b, circuit, func(o order) (time.Duration, error) {
 			if o.ID == "2" {
-				return 11 * time.Second // more than the timeout of 10 s
+				return 11 * time.Second, err // more than the timeout of 10 s
 			}
-			return time.Millisecond
+			return time.Millisecond, nil
 		}, bus.MaxAttempts(2)))
 		for i := range 5 {
 			a.ProduceAt(ctx, order{ID: fmt.Sprint(i)})
@@ -319,7 +326,7 @@ func TestARouteThatTakesTooLongFailsItsMessage(t *testing.T) {
 			return a.Empty()
 		})
 		r.MustStop()
-		if rows := a.Poisoned(); len(rows) != 1 || rows[0].Attempts != 2 || !strings.Contains(rows[0].Errors, "relay: route and upcasters") ||
+		if rows := a.Poisoned(); len(rows) != 1 || rows[0].Attempts != 2 || !strings.Contains(rows[0].Errors, says) ||
 			len(b.all()) != 4 {
 			t.Errorf("got %d published and poisoned %+v, want 4, and the one after 2 attempts", len(b.all()), rows)
 		}
@@ -327,10 +334,13 @@ func TestARouteThatTakesTooLongFailsItsMessage(t *testing.T) {
 }
 
 // slowly is a forwarder of orders whose MapPayload takes as long as it is told.
-func slowly(b broker.Publisher, circuit *outbox.Circuit, takes func(order) time.Duration, options ...bus.ConsumerOption) bus.Consumer {
+func slowly(
+	b broker.Publisher, circuit *outbox.Circuit, takes func(order) (time.Duration, error), options ...bus.ConsumerOption,
+) bus.Consumer {
 	route := relay.To[order]("orders", relay.MapPayload(func(o order) (public, error) {
-		<-time.After(takes(o))
-		return public{Number: o.ID}, nil
+		wait, err := takes(o)
+		<-time.After(wait)
+		return public{Number: o.ID}, err
 	}))
 	return relay.NewForwarder("to-broker", b, relay.Config{Source: shop, Circuit: circuit, Routes: []relay.Route{route}},
 		append(options, bus.Concurrency(1))...)

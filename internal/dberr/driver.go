@@ -53,21 +53,22 @@ func sqlState(err error) string {
 	return code
 }
 
-// SQLiteCode returns the result code of a SQLite error, or 0. Errors of others have a method Code, too: the
-// type must be of a package for SQLite.
+// SQLiteCode returns the result code of a SQLite error, or 0. Other packages' errors have a method Code as
+// well, and may wrap a SQLite error: so only types of a package for SQLite count.
 func SQLiteCode(err error) int {
 	var code codeError
-	if !errors.As(err, &code) {
-		return 0
+	for errors.As(err, &code) {
+		of := reflect.TypeOf(code)
+		if of.Kind() == reflect.Pointer {
+			of = of.Elem()
+		}
+		if strings.Contains(of.PkgPath(), "sqlite") {
+			return code.Code()
+		}
+		outer, _ := code.(error)
+		err = errors.Unwrap(outer)
 	}
-	of := reflect.TypeOf(code)
-	if of.Kind() == reflect.Pointer {
-		of = of.Elem()
-	}
-	if !strings.Contains(of.PkgPath(), "sqlite") {
-		return 0
-	}
-	return code.Code()
+	return 0
 }
 
 // IsConflict reports whether a statement lost against a concurrent transaction, so that

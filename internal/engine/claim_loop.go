@@ -48,7 +48,7 @@ func (cl *claimer) loop(ctx context.Context) {
 		}
 		if err != nil {
 			if claimed.ID != 0 || !dberr.Answered(err) || dberr.IsUnavailable(err) {
-				plan.dropUnused() // it was or may have been committed
+				plan.dropUnused() // the claim may have been committed
 			}
 			if !cl.failed(plan, err, began) && !outage.Pause(ctx, retry.NextBackOff()) {
 				return
@@ -74,8 +74,8 @@ func (cl *claimer) failed(plan claimPlan, err error, began time.Time) (goOn bool
 }
 
 // claim leases messages and hands them to the workers. A stop does not cancel it while there is
-// time: a claim that commits unknown to us has to be found later. With an error it returns a claim
-// that was committed, and whose messages do not run.
+// time: a claim that commits unknown to us has to be found later. If it returns an error with a
+// claim, the claim was committed, and its messages do not run.
 func (cl *claimer) claim(plan claimPlan) (store.Claim, error) {
 	plan.request.Owner, plan.request.Lease = cl.owner, cl.config.LeaseDuration
 	ctx, cancel := context.WithTimeout(cl.ctx, statementTimeout)

@@ -289,8 +289,7 @@ func (t *consumerTx) remember(ctx context.Context, tasks []*task) error {
 	return t.transactor.store.Outbox.Remember(ctx, t.tx.Tx, all)
 }
 
-// replacedSince returns errHidden unless the consumers themselves have replaced so many of the messages in
-// this transaction.
+// replacedSince returns errHidden unless this transaction has itself replaced all of the missing messages.
 func (t *consumerTx) replacedSince(ctx context.Context, tasks []*task, missing int) error {
 	for _, task := range tasks {
 		row := &task.row

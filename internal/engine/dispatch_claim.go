@@ -26,8 +26,8 @@ type enqueuer struct {
 	checker   *declarationChecker
 }
 
-// enqueue hands claimed messages to the workers and returns the claim with those accepted, with an
-// error none.
+// enqueue hands claimed messages to the workers and returns the claim with the accepted ones. With an
+// error, none is accepted.
 func (en *enqueuer) enqueue(ctx context.Context, c store.Claim) (store.Claim, error) {
 	// Opened first, so that the lease is renewed while messages are renamed and events are read.
 	l := en.ledger.open(en.parent, c.ID, len(c.Messages), c.Sent.Add(en.config.LeaseDuration))

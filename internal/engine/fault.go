@@ -16,7 +16,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// cause is why a run of a transactional consumer failed, if the handler is not to blame.
+// cause is why a run failed, if the handler is not to blame.
 type cause uint8
 
 const (
@@ -25,8 +25,8 @@ const (
 	unstarted              // the same, before the handler began
 )
 
-// fault is the error of a run that failed without fault of the handler. It does not leave this
-// package.
+// fault is the error of a run that failed without fault of the handler. A consumer gets it from
+// outbox.Step, wrapped; no other package can name its type.
 type fault struct {
 	of  cause
 	err error
@@ -77,7 +77,7 @@ func (t *consumerTx) blame(ctx context.Context, err error) error {
 	return &fault{of, err}
 }
 
-// errEnded replaces sql.ErrTxDone, which does not say who ended the transaction.
+// errEnded replaces sql.ErrTxDone, which does not name the cause.
 var errEnded = errors.New("outbox: the consumer committed or rolled back its transaction: only the library may end it")
 
 // condemnEnded makes errEnded permanent: another attempt would write again what the consumer has

@@ -49,9 +49,9 @@ func (r *idReserve) add(ids handoff.IDs) {
 	r.ids.IDs = append(r.ids.IDs, ids.IDs...)
 }
 
-// refused drops ids whose origin is not that of the database any more, as after a restart of the
-// server. It does so at most once per handOffRest, because a search_path may lead single
-// transactions to another table.
+// refused drops ids of an origin under which a write failed: after a restart of the server it is no
+// longer the database's. It does so at most once per handOffRest, because the error may have another
+// cause, such as a search_path that leads one transaction to another table.
 func (r *idReserve) refused(origin string, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -158,9 +158,9 @@ func (s *groupSweeper) sweep(ctx context.Context) (fired int, err error) {
 	return s.fireAll(ctx, done)
 }
 
-// fireAll ends groups, each in a transaction of its own. A group that cannot end, for example because
-// another transaction locks what it writes, does not keep the others from it: it has a second. Groups
-// that could not end before have more time, after the others, and together no more than one of them.
+// fireAll ends groups, each in its own transaction. Each has a second, so that one that waits for a lock
+// does not delay the others. Groups that failed before come last and have statementTimeout; once that has
+// passed since the start, no more of them are tried.
 func (s *groupSweeper) fireAll(ctx context.Context, names []string) (fired int, err error) {
 	begun := time.Now()
 	fresh, again := s.due(names, begun)
@@ -194,9 +194,11 @@ func (s *groupSweeper) due(names []string, now time.Time) (fresh, again []string
 	forgotten := now.Add(-2 * mostAside) // another process may have ended it
 	maps.DeleteFunc(s.aside, func(_ string, w groupWait) bool { return w.until.Before(forgotten) })
 	for _, name := range names {
-		if w, late := s.aside[name]; !late {
+		w, late := s.aside[name]
+		switch {
+		case !late:
 			fresh = append(fresh, name)
-		} else if w.until.Before(now) {
+		case w.until.Before(now):
 			again = append(again, name)
 		}
 	}
@@ -204,7 +206,7 @@ func (s *groupSweeper) due(names []string, now time.Time) (fresh, again []string
 	return fresh, again
 }
 
-// setAside has a group tried again later, and returns the error. A group of a newer version of the
+// setAside postpones a group that could not end, and returns the error. A group of a newer version of the
 // library is left to processes of that, which is no error.
 func (s *groupSweeper) setAside(ctx context.Context, name string, failed error) error {
 	last := s.aside[name].wait

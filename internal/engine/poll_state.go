@@ -206,8 +206,9 @@ func (ps *pollState) laneLooks(now time.Time, all bool, match func(*lanes) bool)
 	return looks, of
 }
 
-// walked notes how long looks at everything took, whether or not they failed. Those that follow begin
-// at the floor for a while: every poll would walk what vacuum has left, even of an idle consumer.
+// walked notes how long looks from the very beginning took, failed ones included. For a while after that,
+// looks begin at the floor: otherwise each poll would walk the index entries that vacuum has left, even
+// for an idle consumer.
 func (ps *pollState) walked(looks []store.LaneLook, of []*lanes, began, ended time.Time) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()

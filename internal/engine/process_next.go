@@ -26,8 +26,8 @@ func (p *Processor) ProcessNext(ctx context.Context, consumers ...string) (ran b
 	return ran, nil
 }
 
-// nextRequest looks for one message to claim, as the poller does for many. It returns false if
-// there is none. It may look for messages that have not crashed only.
+// nextRequest looks for one message to claim, as the poller does for many. It returns false if there is
+// none. With clean it considers only messages that have not crashed.
 func (r *run) nextRequest(wants []store.Want, clean bool) (store.ClaimRequest, bool, error) {
 	request := store.ClaimRequest{Wants: wants, Limit: 1, MaxBytes: maxClaimBytes}
 	sent := time.Now()

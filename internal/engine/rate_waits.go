@@ -72,7 +72,7 @@ func (d *dispatcher) unstarted(t *task) {
 	d.room.Signal()
 }
 
-// dropUnused has the next claim not return what this one may have returned: a rate would allow too many.
+// dropUnused forgets what the claim may have returned to rates. Returned twice, a rate would allow too much.
 func (plan *claimPlan) dropUnused() {
 	plan.request.Unused = 0
 	if plan.request.Lanes != nil {
@@ -94,7 +94,8 @@ func (plan claimPlan) keepUnused() {
 	}
 }
 
-// endRates ends the use of rates at a stop, beside the last results, until wait returns.
+// endRates returns what is unused of rates at a stop, while the last results are settled. wait waits for
+// that.
 func (r *run) endRates() (wait func()) {
 	r.dispatcher.catalog.endRateWaits(time.Now())
 	returned := background(func() { _ = r.returnUnused(stopGrace) }) // rates regain what stays spent

@@ -138,8 +138,8 @@ func (p *poller) lookAll(ctx context.Context) (poll store.Poll, err error) {
 	return poll, err
 }
 
-// look polls the database and updates the dispatcher. Keyed messages have a time of their own, and an
-// error of that look is none of the poll: everything else goes on.
+// look polls the database and updates the dispatcher. It looks for keyed messages separately, with their
+// own time limit: an error there does not fail the poll.
 func (p *poller) look(ctx context.Context, from *store.Position, patience time.Duration) (poll store.Poll, err error) {
 	began := time.Now()
 	wants, stood := p.pollState.looks(from)

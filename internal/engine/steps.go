@@ -22,8 +22,8 @@ type stepStorage struct {
 // Live implements steps.Storage.
 func (s *stepStorage) Live() bool { return s.ledger.live(s.lease, time.Now()) }
 
-// ofStorage returns the error of a statement about steps. It is a fault if the message is not to blame:
-// the run does not count as an attempt then.
+// ofStorage returns the error of a statement about steps. It is a fault if the message is not to blame: the
+// run does not count as an attempt then.
 func ofStorage(held bool, err error) error {
 	if err == nil && !held {
 		return bus.ErrLeaseLost
@@ -42,7 +42,8 @@ func (tr *transactor) ofSteps(ctx context.Context, t *task, err error) error {
 		return err
 	}
 	_, failed := errors.AsType[*fault](err)
-	if cause := context.Cause(ctx); !failed || cause != nil && !errors.Is(cause, bus.ErrTimeout) {
+	cause := context.Cause(ctx)
+	if !failed || cause != nil && !errors.Is(cause, bus.ErrTimeout) {
 		return err
 	}
 	return tr.uncounted.outcome(t, &fault{database, err})

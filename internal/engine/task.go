@@ -122,7 +122,7 @@ func (t *task) result(v bus.OutcomeError, attemptDelay time.Duration) store.Resu
 
 // warnOf logs an outcome that has no effect: layers further out may have reported it.
 func (t *task) warnOf(v bus.OutcomeError) {
-	t.worker.executor.config.Logger.Warn("a layer failed a message whose consumer has committed, the message is done",
+	t.worker.executor.config.Logger.Warn("outcome ignored, the consumer has committed",
 		"consumer", t.consumer.Name(), "message_id", t.message.ID.String(), "outcome", v.Outcome.String(), "error", errorlog.Text(&v))
 }
 

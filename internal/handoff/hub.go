@@ -30,7 +30,7 @@ type IDs struct {
 type Receiver interface {
 	// IDs returns ids for n messages and about the database's time, or none at the moment.
 	IDs(n int) (ids IDs, now time.Time)
-	// Refused reports that nothing could be written under ids, because of their origin.
+	// Refused reports that nothing was written under ids: their origin may be out of date.
 	Refused(ids IDs)
 	// Reserve keeps room for those of the messages that may run here now, and returns the others. The
 	// reservation is nil if there is room for none.

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/pending"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -94,20 +94,8 @@ func (s *Consumed) Get(ctx context.Context, id int64) (ConsumedMessage, error) {
 	m := found[0]
 	c, shown := s.access.Shown(ctx, content(m.Consumer, m.PayloadType, m.Payload, m.Headers, nil))
 	size := len(m.Payload)
-	m.Payload, m.Headers, m.Reason = head(c.Payload), c.Headers, s.reason(ctx, m)
+	m.Payload, m.Headers, m.Reason = pending.Cut(c.Payload, headBytes), c.Headers, s.reason(ctx, m)
 	return ConsumedMessage{ConsumedMessage: m, PayloadBytes: size, Hidden: !shown}, nil
-}
-
-// head returns the first 64 KiB of a payload, cut between two characters.
-func head(payload []byte) []byte {
-	if len(payload) <= headBytes {
-		return payload
-	}
-	end := headBytes
-	for end > headBytes-utf8.UTFMax && !utf8.RuneStart(payload[end]) {
-		end--
-	}
-	return payload[:end]
 }
 
 // ListByID lists up to 1,000 consumed messages by id, without contents. Those that are not kept are left

@@ -52,7 +52,8 @@ func (s *Messages) ListByID(ctx context.Context, ids ...int64) ([]admin.Message,
 
 // Find searches pending messages in parts and returns a cursor, which is nil at the end: see
 // admin.Client.Find. A search for a header needs the right to read contents: see [ops.ErrRedacted].
-// It does not find messages of consumers and payload types whose header is hidden.
+// It does not return messages of consumers and payload types whose header is hidden. The cursor's
+// Examined can show that a thousand of them match.
 func (s *Messages) Find(
 	ctx context.Context, search admin.Search, cursor admin.Cursor,
 ) (found []admin.Message, next *admin.Cursor, err error) {
@@ -73,7 +74,7 @@ func (s *Messages) Find(
 }
 
 // hidesHeaders returns a function that reports whether the searched headers are hidden in a message of its consumer and payload
-// type. Such a message is left out: that it is found would reveal them.
+// type. Such a message is left out, because finding it would reveal them.
 func hidesHeaders[M any](
 	ctx context.Context, s *access, headers map[string]string, kind func(M) (consumer, payloadType string),
 ) func(M) bool {

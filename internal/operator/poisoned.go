@@ -69,7 +69,8 @@ func (s *Poisoned) Count(ctx context.Context, filter poison.Filter) (int, error)
 // PoisonedMessage is a poisoned message as the principal may see it.
 type PoisonedMessage struct {
 	poison.Message
-	// Hidden is true if the payload, the headers and the error texts are not shown, and in an export if a part of them is not.
+	// Hidden is true if the payload, the headers and the error texts are not shown. In an export it is also true if a part of
+	// them is not.
 	Hidden bool `json:"hidden,omitempty"`
 }
 

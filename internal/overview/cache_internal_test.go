@@ -129,7 +129,7 @@ func TestOverviewOfASlowDatabaseIsNotOld(t *testing.T) {
 	}
 }
 
-// TestOverviewWhoseMakerPanics: the next one who looks makes an overview, where a server has recovered the panic.
+// TestOverviewWhoseMakerPanics: the next caller makes an overview, if a server has recovered the panic.
 func TestOverviewWhoseMakerPanics(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]bool{"the first": false, "a later one": true} {

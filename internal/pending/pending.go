@@ -70,13 +70,20 @@ func (r *Reader) Head(ctx context.Context, db bun.IDB, id int64, maxBytes int) (
 		return admin.Message{}, dberr.Wrap(err, "admin: get %d", id)
 	}
 	m := message(row)
-	if end := maxBytes; len(m.Payload) > end {
-		for end > 0 && !utf8.RuneStart(m.Payload[end]) {
-			end--
-		}
-		m.Payload = m.Payload[:end]
-	}
+	m.Payload = Cut(m.Payload, maxBytes)
 	return m, nil
+}
+
+// Cut returns at most n bytes of a payload, cut between two characters where there are any.
+func Cut(payload []byte, n int) []byte {
+	if len(payload) <= n {
+		return payload
+	}
+	end := n
+	for end > max(0, n-utf8.UTFMax) && !utf8.RuneStart(payload[end]) {
+		end--
+	}
+	return payload[:end]
 }
 
 // Claims lists the claims of all processors, the oldest first. It returns all of them: about as

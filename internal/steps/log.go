@@ -22,8 +22,8 @@ const (
 	AllBytes    = 256 << 10 // of all steps as stored
 )
 
-// storing bounds how long a result is tried to be stored after the consumer's context has ended: what
-// the step did has happened. It is less than the time after which the consumer is abandoned.
+// storing is how long end still tries to store a result after the consumer's context has ended, because
+// the step has run. It is shorter than the grace after which the consumer is abandoned.
 const storing = 4 * time.Second
 
 // Storage has the steps of one message, as text.

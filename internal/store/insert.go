@@ -161,7 +161,7 @@ func (s *OutboxStore) insertChunk(ctx context.Context, db bun.IDB, rows []dialec
 // insertID is an insert id with the names of its consumer.
 type insertID struct {
 	dialect.PendingKey
-	former []string // names of the consumer
+	former []string // former names of the consumer
 }
 
 // insertIDOf returns the insert id of a row that must not be pending twice.
@@ -182,9 +182,9 @@ func (i insertID) formerKeys() []dialect.PendingKey {
 }
 
 // taken returns which insert ids of renamed consumers are pending under the present or a former name.
-// Where the database allows it, it finds out as a producer that uses that name would: it waits for other
-// writers of the same. It does so for all insert ids of a call, in the order in which other producers
-// write theirs, so that no two can deadlock.
+// Where the database allows it, it waits for other writers of the same id, as a producer that uses that
+// name would. It does so for all insert ids of a call that do not replace, in the order in which
+// producers write theirs, so that two such calls cannot deadlock.
 func (s *OutboxStore) taken(ctx context.Context, tx bun.Tx, ids []insertID) (taken map[dialect.PendingKey]bool, err error) {
 	var keys []dialect.PendingKey
 	for _, id := range ids {

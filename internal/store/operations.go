@@ -90,6 +90,8 @@ type OperationFilter struct {
 	LeasedBy string
 	// Free selects those that are due to start and have no lease.
 	Free bool
+	// Idle is a state in which an operation runs nothing, so that no process dies of it.
+	Idle string
 	// OldestFirst lists them in that order.
 	OldestFirst bool
 }
@@ -225,8 +227,8 @@ func (s *OperationStore) Lease(
 			return err
 		}
 		// MariaDB assigns from left to right: deaths has to use the old owner.
-		err = s.names.Exec(ctx, tx, `UPDATE {operations} SET deaths = deaths + CASE WHEN leased_by IS NULL OR leased_by = ?0 THEN 0 ELSE 1 END,
-  leased_by = ?0, leased_until = `+s.names.After(ctx, lease)+` WHERE id = ?1`, owner, ids[0])
+		err = s.names.Exec(ctx, tx, `UPDATE {operations} SET deaths = deaths + CASE WHEN leased_by IS NULL OR leased_by = ?0 OR state = ?2 THEN 0 ELSE 1 END,
+  leased_by = ?0, leased_until = `+s.names.After(ctx, lease)+` WHERE id = ?1`, owner, ids[0], f.Idle)
 		leased = err == nil
 		return err
 	})

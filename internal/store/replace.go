@@ -88,9 +88,8 @@ func (s *OutboxStore) replaceFormer(ctx context.Context, db bun.IDB, rows []dial
 	return err
 }
 
-// insertRarely also leaves out rows whose insert ids stay taken since their
-// last message was consumed. It looks after writing: the insert waits for a transaction that
-// removes that message.
+// insertRarely inserts rows, and leaves out those whose insert ids stay taken since their last message
+// was consumed. It looks after writing: the insert waits for a transaction that removes that message.
 func (s *OutboxStore) insertRarely(ctx context.Context, db bun.IDB, rows []dialect.NewMessage) (ids []uuid.UUID, err error) {
 	ids, err = s.dialect.InsertKeyed(ctx, db, rows)
 	if err != nil || len(ids) == 0 {

@@ -19,8 +19,9 @@ const (
 	StopTooLate   = "too_late"  // its run had another outcome
 )
 
-// AskToStop asks the owner of a claim to stop a message in it, unless that is asked already. It deletes
-// old requests, and earlier ones for a message that is still there.
+// AskToStop asks the owner of a claim to stop a message, unless a request to it is open. It deletes
+// requests to other owners, those answered with StopTooLate, since the message is there again, and old
+// ones.
 func (s *OperationStore) AskToStop(ctx context.Context, db *bun.DB, message int64, owner string) error {
 	err := txn.InTx(ctx, db, func(tx bun.Tx) error {
 		err := s.names.Exec(ctx, tx, `DELETE FROM {stops} WHERE message_id = ? AND (owner <> ? OR outcome = ?) OR asked_at < ?`,

@@ -47,7 +47,7 @@ func (w *Wakeups) HandOffTo(receiver handoff.Receiver, tx bun.Tx, planned bool) 
 // none, they go the ordinary way.
 func (h *HandOff) IDs(n int) (ids handoff.IDs, now time.Time) { return h.receiver.IDs(n) }
 
-// Refused reports that nothing could be written under ids, because of their origin.
+// Refused reports that nothing was written under ids: their origin may be out of date.
 func (h *HandOff) Refused(ids handoff.IDs) { h.receiver.Refused(ids) }
 
 // Add notes messages that were written. All are plain: nothing but their consumers decides when they

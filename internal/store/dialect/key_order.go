@@ -18,7 +18,8 @@ const firstInstant = 100_000_000_000_000
 // Due returns the instant to store for a due time. Before FirstInstant it would be no rank of messages in any
 // order, and all due times of the past mean now.
 func Due(at time.Time) time.Time {
-	if first := time.UnixMicro(firstInstant); !at.IsZero() && at.Before(first) {
+	first := time.UnixMicro(firstInstant)
+	if !at.IsZero() && at.Before(first) {
 		return first
 	}
 	return at

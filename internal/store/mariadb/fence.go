@@ -79,7 +79,7 @@ func (m *database) Fence(ctx context.Context, tx bun.IDB, f dialect.Fence) ([]in
 // Intact returns an error if the transaction is not that of the fence any more.
 func (m *database) Intact(ctx context.Context, tx bun.IDB) error {
 	if _, err := tx.NewRaw(`RELEASE SAVEPOINT ` + fencePoint).Exec(ctx); err != nil {
-		return fmt.Errorf("the transaction ended early, by the consumer, a deadlock or a statement that commits: %w", err)
+		return fmt.Errorf("the transaction ended early, by the function, a deadlock or a statement that commits: %w", err)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ const fencePoint = `SAVEPOINT fence_of_asyncmonolith`
 // commit one by one, or in a transaction that the next savepoint begins.
 func (s *database) Intact(ctx context.Context, tx bun.IDB) error {
 	if _, err := tx.NewRaw(`RELEASE fence_of_asyncmonolith`).Exec(ctx); err != nil {
-		return fmt.Errorf("the transaction ended early, by the consumer or by SQLite after a failed statement: %w", err)
+		return fmt.Errorf("the transaction ended early, by the function or by SQLite after a failed statement: %w", err)
 	}
 	return nil
 }

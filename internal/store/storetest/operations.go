@@ -185,6 +185,12 @@ func operationDeaths(k *kit) {
 		equal(k, "leased by "+step.owner, k.lease(id, step.owner), true)
 		equal(k, "deaths before "+step.owner, k.operation(id).Deaths, step.want)
 	}
+	k.pass(11 * time.Second)
+	filter := store.OperationFilter{ID: id, States: []string{"waiting"}, Free: true, Idle: "waiting"}
+	leased, err := k.store.Operations.Lease(k.ctx, k.db, filter, "i", 10*time.Second)
+	k.must("lease", err)
+	equal(k, "leased by i", leased, true)
+	equal(k, "deaths in a state in which nothing runs", k.operation(id).Deaths, 1)
 }
 
 func operationSteps(k *kit) {
