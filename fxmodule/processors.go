@@ -101,7 +101,8 @@ func newNotifier(p notifierParams) (*notify.Notifier, error) {
 	if listener != nil && config.Listener != nil {
 		return nil, bothProvided("notify.Listener", "notify.NotifierConfig.Listener")
 	}
-	if config.Listener = cmp.Or(config.Listener, listener); config.Listener == nil {
+	config.Listener = cmp.Or(config.Listener, listener)
+	if config.Listener == nil {
 		return nil, nil
 	}
 	config.Logger = cmp.Or(config.Logger, p.Logger)

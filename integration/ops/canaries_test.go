@@ -26,13 +26,15 @@ func TestAResumedOperationIsNotUndone(t *testing.T) {
 		o := testapp.Must[ops.Operation](t)(s.Operations().Start(ctx, planned(t, s, ops.Requeue, ofConsumer("c")).ID,
 			ops.StartOptions{Reason: "fixed"}))
 		a.Exec("UPDATE message_operations SET state = 'paused', changed = 5")
-		if o = testapp.Must[ops.Operation](t)(s.Operations().Resume(ctx, "", o.ID, 3)); o.State != ops.Canary || o.Changed != 5 {
+		o = testapp.Must[ops.Operation](t)(s.Operations().Resume(ctx, "", o.ID, 3))
+		if o.State != ops.Canary || o.Changed != 5 {
 			t.Errorf("resumed: got %+v, want canaries", o)
 		}
 		if o, err := s.Operations().Undo(ctx, "", o.ID); !errors.Is(err, ops.ErrInvalidState) {
 			t.Errorf("undone: got %+v and error %v, want ErrInvalidState: 5 are changed", o, err)
 		}
-		if o = testapp.Must[ops.Operation](t)(s.Operations().Stop(ctx, "", o.ID)); o.State != ops.Stopped || o.Changed != 5 {
+		o = testapp.Must[ops.Operation](t)(s.Operations().Stop(ctx, "", o.ID))
+		if o.State != ops.Stopped || o.Changed != 5 {
 			t.Errorf("stopped: got %+v, want that, with 5 changed", o)
 		}
 	})
@@ -62,7 +64,8 @@ func TestCanariesThatWaitPauseNothing(t *testing.T) {
 		testapp.Eventually(t, "its canaries wait", func() bool { return operationOf(t, s, o.ID).Changed == 3 })
 		wantFinding(t, doctor(t, ctx, db, a.Registry), "operations", ops.OK)
 		stop()
-		if o = operationOf(t, s, o.ID); o.State != ops.Canary || o.Note != "" {
+		o = operationOf(t, s, o.ID)
+		if o.State != ops.Canary || o.Note != "" {
 			t.Errorf("soon: got %+v, want no note", o)
 		}
 		var trial string
@@ -77,7 +80,8 @@ func TestCanariesThatWaitPauseNothing(t *testing.T) {
 		stop = begin()
 		testapp.Eventually(t, "the runner looks at them again", func() bool { return judged.Load() > 1 })
 		const why = "not all of the 3 canary messages have run within 10 minutes"
-		if o = operationOf(t, s, o.ID); o.State != ops.Canary || o.Note != why {
+		o = operationOf(t, s, o.ID)
+		if o.State != ops.Canary || o.Note != why {
 			t.Errorf("after 11 minutes: got %+v, want canaries, and the note %q", o, why)
 		}
 		wantFinding(t, doctor(t, ctx, db, a.Registry), "operations", ops.Warning, "The canary waits: "+why)
@@ -85,7 +89,8 @@ func TestCanariesThatWaitPauseNothing(t *testing.T) {
 			"operations", ops.Warning, "The canary waits: "+why)
 		a.Start(testapp.Fast())
 		testapp.OK(t, s.Consumers().Resume(ctx, "c", "it is back"))
-		if o = awaitState(t, s, o.ID, ops.Done); o.Changed != 9 || o.Note != "" {
+		o = awaitState(t, s, o.ID, ops.Done)
+		if o.Changed != 9 || o.Note != "" {
 			t.Errorf("got %+v, want 9 changed, and no note", o)
 		}
 	})

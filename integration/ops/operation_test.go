@@ -378,7 +378,8 @@ func TestNotesOfDecisions(t *testing.T) {
 			t.Errorf("stopped: got %q for %q, want %q added to %q", o.Note, o.Reason, "enough", continued)
 		}
 		for reason, want := range map[string]string{"": "undone by ada", "the wrong ones": "undone by ada: the wrong ones"} {
-			if o = testapp.Must[ops.Operation](t)(s.Operations().Undo(ctx, reason, planned(t, s, ops.Discard, ofConsumer("c")).ID)); o.Note != want {
+			o = testapp.Must[ops.Operation](t)(s.Operations().Undo(ctx, reason, planned(t, s, ops.Discard, ofConsumer("c")).ID))
+			if o.Note != want {
 				t.Errorf("undone for %q: got %q, want %q", reason, o.Note, want)
 			}
 		}

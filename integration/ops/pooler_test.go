@@ -53,7 +53,8 @@ func TestThroughAPooler(t *testing.T) {
 			patient := operator.As(serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour }), someone(ops.Administrator))
 			o = planned(t, patient, ops.Discard, ofConsumer("fails"))
 			testapp.Must[ops.Operation](t)(patient.Operations().Start(ctx, o.ID, ops.StartOptions{Reason: "no use"}))
-			if o = testapp.Must[ops.Operation](t)(patient.Operations().Undo(ctx, "of use", o.ID)); o.State != ops.Undone || len(a.Poisoned()) != 1 {
+			o = testapp.Must[ops.Operation](t)(patient.Operations().Undo(ctx, "of use", o.ID))
+			if o.State != ops.Undone || len(a.Poisoned()) != 1 {
 				t.Errorf("undone: got %+v and %d poisoned, want 1", o, len(a.Poisoned()))
 			}
 			groups, _, err := s.Poisoned().Groups(ctx, "")

@@ -274,7 +274,8 @@ func TestARunnerEndsBesideAResetThatHangs(t *testing.T) {
 					return ended
 				})
 			}
-			if o = operationOf(t, s, o.ID); o.State != ops.Running || o.Note != "" {
+			o = operationOf(t, s, o.ID)
+			if o.State != ops.Running || o.Note != "" {
 				t.Errorf("%s: got %+v, want it left to another process", where, o)
 			}
 			testapp.Must[ops.Operation](t)(s.Operations().Stop(t.Context(), "over", o.ID))

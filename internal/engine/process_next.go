@@ -207,7 +207,8 @@ func (r *run) claimNextOrGroups(wants []store.Want) (claimed bool, err error) {
 				return claimed, err
 			}
 		}
-		if held = errors.Join(held, failed); r.groups.behind == "" {
+		held = errors.Join(held, failed)
+		if r.groups.behind == "" {
 			return false, held
 		}
 	}

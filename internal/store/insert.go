@@ -33,12 +33,11 @@ func (s *OutboxStore) Insert(ctx context.Context, db bun.IDB, rows []dialect.New
 	if err := s.share(ctx, db, rows); err != nil {
 		return nil, err
 	}
-	ids := dialect.Each(rows, insertIDOf)
-	if !slices.ContainsFunc(ids, insertID.renamed) {
+	if !slices.ContainsFunc(rows, func(row dialect.NewMessage) bool { return insertIDOf(row).renamed() }) {
 		return s.insertChunks(ctx, db, rows)
 	}
 	err = txn.InTx(ctx, db, func(tx bun.Tx) error {
-		taken, err := s.taken(ctx, tx, ids)
+		taken, err := s.taken(ctx, tx, dialect.Each(rows, insertIDOf))
 		if err != nil {
 			return err
 		}
