@@ -456,7 +456,12 @@ func TestToStopTheSecondOfAKeyTakesItOutOfItsBatch(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *bun.DB) {
 		var seen calls
 		running := make(chan struct{})
+		var whole atomic.Bool
 		consume := func(ctx context.Context, steps []step) error {
+			if !whole.Load() && len(steps) < 3 { // a busy machine may begin with fewer
+				return bus.Snooze(0)
+			}
+			whole.Store(true)
 			if seen.addSteps(steps) > 1 {
 				return nil
 			}

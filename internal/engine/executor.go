@@ -25,9 +25,8 @@ type executor struct {
 	pollState  *pollState // it estimates the database's clock
 	recorder   *recorder
 	pool       *goroutinePool
-	gathers    time.Duration // see gatherPatience
-	started    time.Time     // of the run
-	stopping   *atomic.Bool  // no further message of a key begins
+	started    time.Time    // of the run
+	stopping   *atomic.Bool // no further message of a key begins
 }
 
 type call struct {

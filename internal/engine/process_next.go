@@ -18,7 +18,6 @@ func (p *Processor) ProcessNext(ctx context.Context, consumers ...string) (ran b
 		return false, fmt.Errorf("outbox: process next: %w", ErrUnmade)
 	}
 	r := p.newRun(ctx)
-	r.executor.gathers = nextPatience
 	defer r.cancelWork(nil)
 	if ran, err = r.processNext(ctx, consumers); err != nil {
 		return ran, fmt.Errorf("outbox: process next: %w", dberr.Explained(err))

@@ -115,7 +115,7 @@ func (r *run) assembleWork() {
 	r.executor = executor{
 		config: &p.config, registry: p.registry, counters: &p.counters, chain: bus.Compose(nil, p.config.Middleware...),
 		transactor: &r.transactor, ledger: r.ledger, queue: &d.queue, pollState: &d.pollState, recorder: &r.recorder,
-		pool: newGoroutinePool(&r.workers.running), gathers: gatherPatience, stopping: &r.stopping,
+		pool: newGoroutinePool(&r.workers.running), stopping: &r.stopping,
 	}
 	r.workers.executor, r.workers.queue = &r.executor, &d.queue
 	r.slots = slotKeeper{

@@ -11,13 +11,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-const (
-	// gatherPatience is how long members at the innermost layer wait for the next of their group.
-	gatherPatience = 10 * time.Millisecond
-	// nextPatience is gatherPatience for [Processor.ProcessNext], where nothing else waits: tests
-	// expect whole batches on a busy machine, too.
-	nextPatience = 100 * time.Millisecond
-)
+// gatherPatience is how long members at the innermost layer wait for the next of their group. Layers
+// that query a database, one message of a key after the other, must not tear a batch apart.
+const gatherPatience = 100 * time.Millisecond
 
 // group is the messages that one worker took at once to share transactions or calls. Each runs its
 // chain on a goroutine of its own up to the innermost layer. There it waits until the worker has
@@ -158,9 +154,9 @@ func (g *group) serve(members []*member) (rest []*member) {
 }
 
 // gather waits until every message inside a chain has arrived. Once some have, it waits for the
-// next no longer than gathers.
+// next no longer than gatherPatience.
 func (g *group) gather(waiting []*member) []*member {
-	timer := time.NewTimer(g.worker.executor.gathers)
+	timer := time.NewTimer(gatherPatience)
 	defer timer.Stop()
 	for len(waiting) < g.inside {
 		var late <-chan time.Time
@@ -170,7 +166,7 @@ func (g *group) gather(waiting []*member) []*member {
 		select {
 		case m := <-g.joined:
 			waiting = append(waiting, m)
-			timer.Reset(g.worker.executor.gathers)
+			timer.Reset(gatherPatience)
 			g.startNext(m.task)
 		case t := <-g.left:
 			g.leave(t)
