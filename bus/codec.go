@@ -79,10 +79,22 @@ var errNull = errors.New("the payload is null")
 
 // Decode implements [Codec]. It refuses null.
 func (JSON) Decode(text []byte, into any) error {
-	if string(bytes.TrimSpace(text)) == "null" {
+	if isNull(text) {
 		return errNull
 	}
 	return json.Unmarshal(text, into)
+}
+
+// isNull reports whether a text is null. For others it reads no more than the first character.
+func isNull(text []byte) bool {
+	for i, c := range text {
+		switch c {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return c == 'n' && string(bytes.TrimSpace(text[i:])) == "null"
+		}
+	}
+	return false
 }
 
 // DecodeError reports a stored payload that does not fit the consumer's type. The message is

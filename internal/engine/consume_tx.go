@@ -197,7 +197,7 @@ func (t *consumerTx) fence(tasks []*task) (held []int64, err error) {
 	idle := tasks[0].consumer.settings.Timeout + abandonGrace + statementTimeout
 	f := store.Fence{Owner: t.transactor.owner, Session: &t.session, Idle: idle}
 	for _, task := range tasks {
-		row := &task.row
+		row := task.row
 		f.Messages = append(f.Messages, store.Fenced{
 			Claim: task.lease.id, ID: row.ID, Attempts: row.Attempts, Crashes: row.Crashes, Lane: row.Lane,
 		})
@@ -292,7 +292,7 @@ func (t *consumerTx) remember(ctx context.Context, tasks []*task) error {
 // replacedSince returns errHidden unless this transaction has itself replaced all of the missing messages.
 func (t *consumerTx) replacedSince(ctx context.Context, tasks []*task, missing int) error {
 	for _, task := range tasks {
-		row := &task.row
+		row := task.row
 		replaced, err := t.transactor.store.Claims.Replaced(ctx, t.tx.Tx, row.ID, row.InsertID, access.Names(task.consumer.Consumer))
 		if err != nil {
 			return err

@@ -41,7 +41,8 @@ func (en *enqueuer) enqueue(ctx context.Context, c store.Claim) (store.Claim, er
 	tasks := make([]task, len(c.Messages))
 	now := time.Now()
 	l.ahead = en.pollState.clock(now).Sub(now)
-	for i, row := range c.Messages {
+	for i := range c.Messages {
+		row := &c.Messages[i]
 		newTask(&tasks[i], row, en.catalog.byName[row.ConsumerType], l, now)
 		en.checker.checkRoutes(&tasks[i].message)
 		en.checker.checkOrder(&tasks[i])

@@ -82,11 +82,16 @@ type testPayload struct{}
 
 func (testPayload) PayloadType() string { return "test" }
 
+// taskOf returns a claimed message of a consumer.
+func taskOf(c *consumer) task {
+	return task{consumer: c, row: new(store.Message), queuedAt: time.Now()}
+}
+
 // bring pushes n tasks for the only consumer, as a claim would.
 func (d *dispatcher) bring(plan claimPlan, n int) []task {
 	tasks := make([]task, n)
 	for i := range tasks {
-		tasks[i] = task{consumer: d.catalog.consumers[0], queuedAt: time.Now()}
+		tasks[i] = taskOf(d.catalog.consumers[0])
 	}
 	d.queue.push(tasks)
 	d.planner.claimed(plan, store.Claim{Found: []int{n}, Last: make([]store.Position, 1)}, time.Now())
@@ -137,7 +142,7 @@ func TestRoomIsFreeWorkersPlusWhatWasFinished(t *testing.T) {
 		d.mustNotPlan(t, "all workers are busy and nothing was finished")
 		for _, done := range running {
 			d.mu.Lock()
-			d.queue.finishedLocked(done)
+			d.queue.finishedLocked(done, time.Now())
 			d.mu.Unlock()
 		}
 		if got := d.mustPlan(t).parts[0].asked; got != 8 {
@@ -176,7 +181,7 @@ func TestAConsumerWithEnoughToDoIsNotClaimedFor(t *testing.T) {
 		for i := range 30 { // one is done, and another begins
 			d.mustNotPlan(t, fmt.Sprintf("%d of a hundred are done", i))
 			d.mu.Lock()
-			d.queue.finishedLocked(running[0])
+			d.queue.finishedLocked(running[0], time.Now())
 			d.mu.Unlock()
 			running = append(running[1:], d.queue.next(nil))
 			d.findDue(0)
@@ -321,7 +326,7 @@ func TestConsumerConcurrencyHoldsBackOnlyThatConsumer(t *testing.T) {
 	d.catalog.consumers[0].settings.Concurrency = 1
 	var tasks []task
 	for i := range 4 {
-		tasks = append(tasks, task{consumer: d.catalog.consumers[i%2]})
+		tasks = append(tasks, taskOf(d.catalog.consumers[i%2]))
 	}
 	d.queue.push(tasks)
 	var started []string
@@ -354,7 +359,7 @@ func TestGroupsShareTheQueue(t *testing.T) {
 			d.catalog.consumers[0].transactional, d.catalog.consumers[0].group = true, 5
 			tasks := make([]task, test.queue)
 			for i := range tasks {
-				tasks[i] = task{consumer: d.catalog.consumers[0]}
+				tasks[i] = taskOf(d.catalog.consumers[0])
 			}
 			if test.failed >= 0 {
 				tasks[test.failed].row.Attempts = 1
@@ -376,7 +381,7 @@ func TestLargeMessagesThatRunKeepNoOtherConsumerWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 4}, "large", "small")
-		d.queue.push([]task{{consumer: d.catalog.consumers[0], row: store.Message{Payload: make([]byte, maxHeldBytes)}}})
+		d.queue.push([]task{{consumer: d.catalog.consumers[0], row: &store.Message{Payload: make([]byte, maxHeldBytes)}}})
 		d.queue.next(nil)
 		d.findDue(0)
 		d.mustNotPlan(t, "what runs of the consumer fills the memory")

@@ -38,7 +38,6 @@ type call struct {
 	codec    bus.Codec
 	task     *task
 	lease    *lease // the task's, which may get another after the call was abandoned
-	ledger   *ledger
 }
 
 // errLapsed is returned if the lease ended before the function was called.
@@ -47,7 +46,7 @@ var errLapsed = errors.New("outbox: the lease ended before the call")
 // held reports whether the claims of all messages hold: the process may have been suspended.
 func (c call) held() bool {
 	now := time.Now()
-	return c.ledger.live(c.lease, now) && !slices.ContainsFunc(c.members, func(m *member) bool { return !c.ledger.live(m.task.lease, now) })
+	return c.lease.live(now) && !slices.ContainsFunc(c.members, func(m *member) bool { return !m.task.lease.live(now) })
 }
 
 // called records whether the function was called.

@@ -110,7 +110,7 @@ func (g *group) oneByOne(members []*member) {
 func (g *group) tooLate(m *member) bool {
 	_, open := m.task.consumer.circuit.NextProbe()
 	err := context.Cause(m.ctx)
-	if err == nil && !g.worker.executor.ledger.live(m.task.lease, time.Now()) {
+	if err == nil && !m.task.lease.live(time.Now()) {
 		err = bus.ErrLeaseLost
 	}
 	if waited := time.Since(m.since); err == nil && waited > m.task.consumer.settings.Timeout/2 {

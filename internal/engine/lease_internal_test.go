@@ -93,7 +93,7 @@ func runLeased(t *testing.T, consumer bus.Consumer, over bool) []store.Result {
 		row := store.Message{
 			ID: int64(i + 1), MessageID: uuid.Must(uuid.NewV7()), ConsumerType: consumer.Name(), PayloadType: "leased", Payload: []byte("{}"),
 		}
-		newTask(c, row, r.dispatcher.catalog.consumers[0], l, time.Now())
+		newTask(c, &row, r.dispatcher.catalog.consumers[0], l, time.Now())
 	}
 	w := newWorker(&r.executor)
 	if r.dispatcher.catalog.consumers[0].group > 1 {

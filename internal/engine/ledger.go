@@ -33,14 +33,36 @@ type lease struct {
 	unique bool          // it has messages with insert ids, which producers may have locked: settling must not wait
 	ahead  time.Duration // the database's clock minus ours
 
+	// until is when it ends, on this process's clock, from before the statement was sent. Nil once its
+	// handlers were cancelled. Only holders of ledger.mu write it.
+	until atomic.Pointer[time.Time]
+
 	// Guarded by ledger.mu.
-	until   time.Time      // on this process's clock, from before the statement was sent
 	open    int            // messages without a result
 	unsent  []store.Result // results that wait to be settled
 	busy    []store.Result // to be settled again: another transaction had locked their messages
 	sending int            // results being settled
 	partial bool           // some results were settled separately, so it cannot be finished as a whole
-	expired bool           // its handlers were cancelled: it could not be renewed
+}
+
+// live reports whether the lease holds. It compares the wall clocks, too: the monotonic clock stops
+// while a virtual machine is suspended.
+func (l *lease) live(now time.Time) bool {
+	until := l.until.Load()
+	return until != nil && now.Before(*until) && now.Round(0).Before(until.Round(0))
+}
+
+// renew has the lease end later, unless it is over.
+func (l *lease) renew(until time.Time) {
+	if before := l.until.Load(); before != nil && until.After(*before) {
+		l.until.Store(&until)
+	}
+}
+
+// end cancels the handlers, and reports whether they were not cancelled before.
+func (l *lease) end(cause error) bool {
+	l.cancel(cause)
+	return l.until.Swap(nil) != nil
 }
 
 // ledger records the claims that this process holds and the results still to be settled.
@@ -71,7 +93,8 @@ func newLedger(batchSize int, fenced *atomic.Int64) *ledger {
 // open enters a claim of n messages; until is when its lease ends at the earliest.
 func (l *ledger) open(parent context.Context, id int64, n int, until time.Time) *lease {
 	ctx, cancel := context.WithCancelCause(parent)
-	entry := &lease{id: id, ctx: ctx, cancel: cancel, until: until, open: n}
+	entry := &lease{id: id, ctx: ctx, cancel: cancel, open: n}
+	entry.until.Store(&until)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leases[id] = entry
@@ -90,11 +113,16 @@ func (l *ledger) add(entry *lease, r store.Result) {
 	if l.unsent == 0 {
 		l.first = time.Now()
 	}
+	if entry.unsent == nil {
+		entry.unsent = make([]store.Result, 0, min(entry.open+1, finishBatch))
+	}
 	entry.unsent = append(entry.unsent, r)
 	l.unsent++
 	urgent := false
-	if by := time.Now().Add(urgentDelay - settleDelay); entry.urgent && by.Before(l.first) {
-		l.first, urgent = by, true
+	if entry.urgent {
+		if by := time.Now().Add(urgentDelay - settleDelay); by.Before(l.first) {
+			l.first, urgent = by, true
+		}
 	}
 	if urgent || entry.pressing() || l.unsent == 1 || l.unsent >= settleBatch {
 		select {
@@ -102,14 +130,6 @@ func (l *ledger) add(entry *lease, r store.Result) {
 		default: // there is a signal already
 		}
 	}
-}
-
-// live reports whether a claim is still held. It checks the wall clock, too: the monotonic clock
-// stops while a virtual machine is suspended.
-func (l *ledger) live(entry *lease, now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !entry.expired && l.leases[entry.id] == entry && now.Before(entry.until) && now.Round(0).Before(entry.until.Round(0))
 }
 
 // batch is what one round of settling sends.
@@ -241,7 +261,7 @@ func (l *ledger) confirm(b batch, finished []store.Finished, settled store.Settl
 		case entry.open == 0 && len(entry.unsent) == 0 && len(entry.busy) == 0:
 			l.closeLocked(entry, nil)
 		case live[entry.id]:
-			entry.until = later(entry.until, renewed)
+			entry.renew(renewed)
 		case !kept[entry.id]:
 			l.closeLocked(entry, bus.ErrLeaseLost)
 			lost = append(lost, entry)
@@ -284,7 +304,7 @@ func (l *ledger) closeLocked(entry *lease, cause error) {
 		entry.unsent, entry.busy = nil, nil
 		l.drained.Broadcast()
 	}
-	entry.cancel(cause)
+	entry.end(cause)
 }
 
 func later(a, b time.Time) time.Time {
@@ -299,9 +319,7 @@ func (l *ledger) lose(leases []*lease) (lost []*lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, entry := range leases {
-		if !entry.expired {
-			entry.expired = true
-			entry.cancel(bus.ErrLeaseLost)
+		if entry.end(bus.ErrLeaseLost) {
 			lost = append(lost, entry)
 		}
 	}
@@ -330,7 +348,7 @@ func (l *ledger) renewed(before map[int64]bool, held []int64, until time.Time) (
 			unknown = append(unknown, id)
 			continue
 		}
-		entry.until = later(entry.until, until)
+		entry.renew(until)
 		delete(before, id)
 	}
 	for id := range before {
@@ -349,9 +367,8 @@ func (l *ledger) expire(before time.Time) (expired []*lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, entry := range l.leases {
-		if !entry.expired && entry.open > 0 && entry.until.Before(before) {
-			entry.expired = true
-			entry.cancel(bus.ErrLeaseLost)
+		if until := entry.until.Load(); until != nil && entry.open > 0 && until.Before(before) {
+			entry.end(bus.ErrLeaseLost)
 			expired = append(expired, entry)
 		}
 	}

@@ -116,7 +116,7 @@ func TestLeaseLostWhileConsumersRun(t *testing.T) {
 	if len(unknown) != 1 || unknown[0] != 99 {
 		t.Errorf("unknown: got %v, want 99", unknown)
 	}
-	if ours.until != until || ours.ctx.Err() != nil || younger.ctx.Err() != nil {
+	if *ours.until.Load() != until || ours.ctx.Err() != nil || younger.ctx.Err() != nil {
 		t.Error("claims that are held, or were opened meanwhile, must stay")
 	}
 	l.add(theirs, done(theirs, 20))
@@ -193,7 +193,7 @@ func TestResultsOfLockedMessagesAreSentAgain(t *testing.T) {
 			t.Fatalf("whole claims with a locked message: got %+v, want 3 results to settle", b)
 		}
 		l.confirm(b, nil, store.Settled{Live: []int64{1}, Applied: 1, Busy: []store.Result{done(entry, 11)}}, time.Now().Add(time.Hour))
-		if l.fenced.Load() != 1 || len(l.leases) != 1 || entry.ctx.Err() != nil || entry.until.Before(time.Now().Add(time.Hour)) {
+		if l.fenced.Load() != 1 || len(l.leases) != 1 || entry.ctx.Err() != nil || entry.until.Load().Before(time.Now().Add(time.Hour)) {
 			t.Errorf("claim with a locked message: got %d fenced, %d leases, want 1 and 1, and the claim renewed", l.fenced.Load(), len(l.leases))
 		}
 		if b, wait := l.collect(time.Now(), true); !b.empty() || wait != busyDelay {
@@ -224,8 +224,8 @@ func TestNothingBeginsUnderALeaseThatIsOver(t *testing.T) {
 	t.Parallel()
 	d := newTestDispatcher(t, ProcessorConfig{}, "c")
 	e := &executor{ledger: newLedger(10, new(atomic.Int64)), pollState: &d.pollState}
-	over := &task{consumer: d.catalog.consumers[0], worker: newWorker(e)}
-	live := &task{consumer: d.catalog.consumers[0], worker: over.worker}
+	over := &task{consumer: d.catalog.consumers[0], row: new(store.Message), worker: newWorker(e)}
+	live := &task{consumer: d.catalog.consumers[0], row: new(store.Message), worker: over.worker}
 	over.lease = e.ledger.open(t.Context(), 1, 1, time.Now().Add(-time.Second))
 	live.lease = e.ledger.open(t.Context(), 2, 1, time.Now().Add(time.Hour))
 	if err := over.worker.begin(t.Context(), over, call{}); err != errFenced || over.called {
@@ -235,7 +235,7 @@ func TestNothingBeginsUnderALeaseThatIsOver(t *testing.T) {
 		t.Errorf("a batch with it: got %v, called %t, want that it is given back", err, live.called)
 	}
 	over.called = true
-	if err := (call{task: over, lease: over.lease, ledger: e.ledger}).Run(); err != errLapsed {
+	if err := (call{task: over, lease: over.lease}).Run(); err != errLapsed {
 		t.Errorf("a call that has waited for a processor: got %v, want that nothing is called", err)
 	}
 }
@@ -255,7 +255,7 @@ func TestALeaseEndsByTheWallClock(t *testing.T) {
 		"two minutes by the wall clock alone":         {wallMoved(now, 2*time.Minute), false},
 		"two minutes, and the wall clock is set back": {wallMoved(now.Add(2*time.Minute), -time.Hour), false},
 	} {
-		if live := l.live(entry, test.now); live != test.live {
+		if live := entry.live(test.now); live != test.live {
 			t.Errorf("%s: got live %t, want %t", name, live, test.live)
 		}
 	}

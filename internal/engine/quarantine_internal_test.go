@@ -17,7 +17,7 @@ func (d *dispatcher) suspect(t *testing.T, plan claimPlan, n, crashes int) (runn
 	t.Helper()
 	tasks := make([]task, n)
 	for i := range tasks {
-		tasks[i] = task{consumer: d.catalog.consumers[0], row: store.Message{Crashes: crashes}, queuedAt: time.Now()}
+		tasks[i] = task{consumer: d.catalog.consumers[0], row: &store.Message{Crashes: crashes}, queuedAt: time.Now()}
 	}
 	d.queue.push(tasks)
 	d.planner.claimed(plan, store.Claim{Messages: make([]store.Message, n)}, time.Now())
@@ -31,7 +31,7 @@ func (d *dispatcher) end(tasks ...*task) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, t := range tasks {
-		d.queue.finishedLocked(t)
+		d.queue.finishedLocked(t, time.Now())
 	}
 }
 
@@ -230,7 +230,7 @@ func TestASoloRunThatIsCalledOffKeepsNoWorker(t *testing.T) {
 		const lease = 4 * time.Second
 		d.quarantine.begin(lease, time.Now())
 		d.watch(lease)
-		d.queue.push([]task{{consumer: d.catalog.consumers[0]}, {consumer: d.catalog.consumers[0]}})
+		d.queue.push([]task{taskOf(d.catalog.consumers[0]), taskOf(d.catalog.consumers[0])})
 		clean := d.queue.next(nil)
 		d.look(store.Poll{Killers: []int{0}, Lease: lease})
 		d.mustNotPlan(t, "the only worker is busy")
@@ -297,7 +297,7 @@ func TestSoloMessageThatFinishesBeforeItsClaimIsAccountedFor(t *testing.T) {
 	d.look(store.Poll{Killers: []int{0}})
 	plan := d.mustPlan(t)
 	plan.is(t, store.Killers, 1, true)
-	d.queue.push([]task{{consumer: d.catalog.consumers[0], row: store.Message{Crashes: 2}}})
+	d.queue.push([]task{{consumer: d.catalog.consumers[0], row: &store.Message{Crashes: 2}}})
 	d.end(d.queue.next(nil))
 	d.planner.claimed(plan, store.Claim{Messages: make([]store.Message, 1)}, time.Now())
 	d.mustPlan(t).is(t, store.Killers, 1, true) // the next, which must not wait for ever
@@ -312,13 +312,13 @@ func TestNoConsumerHoldsTheLastWorkers(t *testing.T) {
 		for i, c := range d.catalog.consumers {
 			tasks := make([]task, concurrency)
 			for j := range tasks {
-				tasks[j].consumer = c
+				tasks[j] = taskOf(c)
 			}
 			d.queue.push(tasks)
 			for {
 				d.mu.Lock()
 				can := d.capacity.starts(c)
-				task := d.queue.takeLocked()
+				task := d.queue.takeLocked(time.Now())
 				d.mu.Unlock()
 				if (can > 0) != (task != nil) {
 					t.Fatalf("concurrency %d, %s: got room for %d, and a start %t", concurrency, names[i], can, task != nil)
@@ -354,7 +354,7 @@ func TestWhatIsHeldIsBoundedByBytes(t *testing.T) {
 		if want := min(maxClaimBytes, maxHeldBytes-held*len(big)); plan.request.MaxBytes != want {
 			t.Errorf("with %d held: got %d bytes asked for, want %d", held, plan.request.MaxBytes, want)
 		}
-		d.queue.push([]task{{consumer: d.catalog.consumers[0], row: store.Message{Payload: big}}})
+		d.queue.push([]task{{consumer: d.catalog.consumers[0], row: &store.Message{Payload: big}}})
 		claim := store.Claim{Messages: make([]store.Message, 1), Found: []int{1}, Last: make([]store.Position, 1), Cut: true}
 		d.planner.claimed(plan, claim, time.Now())
 		running = append(running, d.queue.next(nil))

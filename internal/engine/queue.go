@@ -69,14 +69,16 @@ func (q *queue) push(tasks []task) bool {
 func (q *queue) next(done *task) *task {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	now := time.Now()
 	if done != nil {
-		q.finishedLocked(done)
+		q.finishedLocked(done, now)
 	}
 	for !q.closed {
-		if t := q.takeLocked(); t != nil {
+		if t := q.takeLocked(now); t != nil {
 			return t
 		}
 		q.work.Wait()
+		now = time.Now()
 	}
 	return nil
 }
@@ -85,17 +87,17 @@ func (q *queue) next(done *task) *task {
 func (q *queue) takeNow() *task {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.takeLocked()
+	return q.takeLocked(time.Now())
 }
 
-func (q *queue) takeLocked() *task {
+func (q *queue) takeLocked(now time.Time) *task {
 	for range q.consumers {
 		c := q.consumers[q.startFrom%len(q.consumers)]
 		q.startFrom++
-		if len(c.queue) == 0 || !q.startsNowLocked(c, c.queue[0]) || q.fillsLocked(c) {
+		if len(c.queue) == 0 || !q.startsNowLocked(c, c.queue[0], now) || q.fillsLocked(c, now) {
 			continue
 		}
-		t := q.dequeueLocked(c)
+		t := q.dequeueLocked(c, now)
 		q.capacity.running++
 		c.running++
 		if c.limiter != nil {
@@ -111,8 +113,8 @@ func (q *queue) takeLocked() *task {
 
 // dequeueLocked removes a consumer's next task and those that run with it: a whole batch, or for
 // shared transactions an equal part for each that could begin now.
-func (q *queue) dequeueLocked(c *consumer) *task {
-	n, now := 1, time.Now()
+func (q *queue) dequeueLocked(c *consumer, now time.Time) *task {
+	n := 1
 	if c.group > 1 && c.queue[0].groupable() {
 		share := min(c.waiting, c.group)
 		if c.settings.BatchSize == 0 { // transactions side by side do more than a few large ones
@@ -141,11 +143,10 @@ func (q *queue) dequeueLocked(c *consumer) *task {
 
 // fillsLocked reports whether a batch waits for more messages. Workers look again when the wait is
 // over.
-func (q *queue) fillsLocked(c *consumer) bool {
+func (q *queue) fillsLocked(c *consumer, now time.Time) bool {
 	if q.impatient || c.settings.BatchWait == 0 || c.waiting >= c.group || !c.queue[0].groupable() {
 		return false
 	}
-	now := time.Now()
 	if c.exhausted(now) {
 		return false
 	}
@@ -172,8 +173,7 @@ func (q *queue) fillsLocked(c *consumer) bool {
 // startsNowLocked reports whether a free worker may start a message of its consumer. The last
 // worker, and the consumer's last place, are kept for crashed messages that may start when it is
 // their turn.
-func (q *queue) startsNowLocked(c *consumer, t *task) bool {
-	now := time.Now()
+func (q *queue) startsNowLocked(c *consumer, t *task, now time.Time) bool {
 	s := q.capacity.mayStart(c, now)
 	if t.row.Crashes > 0 || s.n == 0 {
 		return s.n > 0
@@ -181,8 +181,8 @@ func (q *queue) startsNowLocked(c *consumer, t *task) bool {
 	return s.n > q.capacity.keptForCrashed(c, now) && q.capacity.starts(c) > 0
 }
 
-func (q *queue) finishedLocked(t *task) {
-	c, now := t.consumer, time.Now()
+func (q *queue) finishedLocked(t *task, now time.Time) {
+	c := t.consumer
 	c.finished.add(now, 1+len(t.others))
 	q.capacity.running--
 	c.running--
@@ -207,7 +207,7 @@ func (q *queue) finishedLocked(t *task) {
 func (q *queue) finished(t *task) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.finishedLocked(t)
+	q.finishedLocked(t, time.Now())
 }
 
 // measured notes how long the messages of a sequence took.

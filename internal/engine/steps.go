@@ -14,13 +14,12 @@ import (
 // stepStorage has the steps of the message of a call.
 type stepStorage struct {
 	transactor *transactor
-	ledger     *ledger
 	lease      *lease // of the call; the task may get another one later
 	row        *store.Message
 }
 
 // Live implements steps.Storage.
-func (s *stepStorage) Live() bool { return s.ledger.live(s.lease, time.Now()) }
+func (s *stepStorage) Live() bool { return s.lease.live(time.Now()) }
 
 // ofStorage returns the error of a statement about steps. It is a fault if the message is not to blame: the
 // run does not count as an attempt then.
@@ -80,7 +79,7 @@ func (s *stoppable) steps() *steps.Log {
 		return l
 	}
 	e := s.of.worker.executor
-	storage := &stepStorage{e.transactor, e.ledger, s.of.lease, &s.of.row}
+	storage := &stepStorage{e.transactor, s.of.lease, s.of.row}
 	s.log.CompareAndSwap(nil, steps.New(storage, e.registry.Codec(), s.of.message.Attempt))
 	return s.log.Load()
 }

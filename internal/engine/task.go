@@ -16,7 +16,7 @@ import (
 // task is one claimed message on its way through the chain.
 type task struct {
 	context.Context // the lease's
-	row             store.Message
+	row             *store.Message
 	message         bus.Message
 	consumer        *consumer
 	lease           *lease
@@ -67,7 +67,7 @@ func (t *task) weight() int {
 func (t *task) String() string { return "outbox.task" }
 
 // newTask turns a claimed row into a message for its consumer.
-func newTask(t *task, row store.Message, c *consumer, l *lease, now time.Time) {
+func newTask(t *task, row *store.Message, c *consumer, l *lease, now time.Time) {
 	*t = task{
 		Context: l.ctx, row: row, consumer: c, lease: l, queuedAt: now,
 		message: bus.Message{

@@ -77,7 +77,7 @@ func TestWhatWasGivenBackHasNotSurvived(t *testing.T) {
 		plan := d.mustPlan(t)
 		tasks := make([]task, 8)
 		for i := range tasks {
-			tasks[i] = task{consumer: d.catalog.consumers[0], row: store.Message{Crashes: 1}, queuedAt: time.Now()}
+			tasks[i] = task{consumer: d.catalog.consumers[0], row: &store.Message{Crashes: 1}, queuedAt: time.Now()}
 		}
 		d.queue.push(tasks)
 		d.planner.claimed(plan, store.Claim{Messages: make([]store.Message, 8)}, time.Now())
@@ -95,7 +95,7 @@ func TestSuspectsThatCannotStartAreNotClaimed(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 64, BatchSize: 4}, "one", "other")
 		one := d.catalog.consumers[0]
 		one.settings.Concurrency = 1
-		d.queue.push([]task{{consumer: one}, {consumer: one}})
+		d.queue.push([]task{taskOf(one), taskOf(one)})
 		running := d.queue.next(nil) // a long run
 		d.look(store.Poll{Suspects: []int{0}})
 		d.mustNotPlan(t, "the consumer has no room")
@@ -118,7 +118,7 @@ func TestNothingIsSoloBeforeItCanRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 4}, "c")
 		c := d.catalog.consumers[0]
-		d.queue.push([]task{{consumer: c}, {consumer: c}, {consumer: c}, {consumer: c}})
+		d.queue.push([]task{taskOf(c), taskOf(c), taskOf(c), taskOf(c)})
 		for range 4 {
 			d.queue.next(nil)
 		}
@@ -165,7 +165,7 @@ func TestASweepThatOutlastsAnOutageDoesNotPostponeTheNext(t *testing.T) {
 
 func TestRunsThatNeverBeganDoNotCountAgainstTheFirstConflict(t *testing.T) {
 	var u uncountedRuns
-	m := &task{row: store.Message{ID: 1}}
+	m := &task{row: &store.Message{ID: 1}}
 	for range maxUncounted {
 		_ = u.outcome(m, &fault{unstarted, errors.New("begin")})
 	}
@@ -208,7 +208,7 @@ func TestASoloRunGetsAWorkerHoweverBusyTheOthersAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDispatcher(t, ProcessorConfig{Concurrency: 2}, "c")
 		c := d.catalog.consumers[0]
-		d.queue.push([]task{{consumer: c}, {consumer: c}, {consumer: c}, {consumer: c}})
+		d.queue.push([]task{taskOf(c), taskOf(c), taskOf(c), taskOf(c)})
 		first := d.queue.next(nil)
 		d.queue.next(nil)
 		d.look(store.Poll{Killers: []int{0}})
@@ -223,7 +223,7 @@ func TestASoloRunGetsAWorkerHoweverBusyTheOthersAre(t *testing.T) {
 		}
 		plan := d.mustPlan(t)
 		plan.is(t, store.Killers, 1, true)
-		d.queue.push([]task{{consumer: c, row: store.Message{Crashes: 2}}})
+		d.queue.push([]task{{consumer: c, row: &store.Message{Crashes: 2}}})
 		d.planner.claimed(plan, store.Claim{Messages: make([]store.Message, 1)}, time.Now())
 		if got := <-taken; got.row.Crashes != 2 {
 			t.Errorf("the worker took a message with %d crashes, want the suspect", got.row.Crashes)

@@ -51,7 +51,7 @@ func (w *worker) runInOrder(t *task) {
 		waiting = waiting[1:]
 		m.others = waiting
 		w.process(m)
-		if now := time.Now(); !m.passed || w.executor.stopping.Load() || now.Sub(began) > maxSequence || !w.executor.ledger.live(m.lease, now) {
+		if now := time.Now(); !m.passed || w.executor.stopping.Load() || now.Sub(began) > maxSequence || !m.lease.live(now) {
 			return
 		}
 	}
@@ -70,10 +70,7 @@ func (w *worker) begin(ctx context.Context, t *task, c call) error {
 			return err
 		}
 	}
-	c.task, c.lease, c.ledger = t, t.lease, w.executor.ledger
-	if !c.held() {
-		return errFenced
-	}
+	c.task, c.lease = t, t.lease
 	number := w.call.Add(1)
 	if deadline, ok := ctx.Deadline(); ok { // the keeper lets it run until then
 		w.deadline.Store(int64(deadline.Add(abandonGrace).Sub(w.executor.started)))
