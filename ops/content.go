@@ -7,7 +7,6 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -72,17 +71,32 @@ func (s access) maySearchPoisoned(ctx context.Context, db *bun.DB, f poison.Filt
 	if err := s.maySearch(ctx, part); err != nil || f.Error == "" {
 		return err
 	}
-	f.Error = ""
-	kinds, err := lookIn(ctx, s.service, db, lookTime, func(ctx context.Context, db bun.IDB) ([]store.PoisonKind, error) {
-		return s.service.poisoned.Kinds(ctx, db, f)
-	})
+	kinds, err := lookIn(ctx, s.service, db, lookTime, s.service.poisoned.Kinds)
+	if err != nil {
+		return err
+	}
 	for _, k := range kinds {
+		if f.Consumer != "" && f.Consumer != k.ConsumerType || f.PayloadType != "" && f.PayloadType != k.PayloadType {
+			continue
+		}
+		of := f
+		of.Error, of.Consumer, of.PayloadType = "", k.ConsumerType, k.PayloadType
 		part.Consumer, part.PayloadType = k.ConsumerType, k.PayloadType
-		if err := s.maySearch(ctx, part); err != nil {
-			return fmt.Errorf("consumer %q, payload type %q: %w", k.ConsumerType, k.PayloadType, err)
+		hidden := s.maySearch(ctx, part)
+		if hidden == nil {
+			continue
+		}
+		n, err := lookIn(ctx, s.service, db, lookTime, func(ctx context.Context, db bun.IDB) (int, error) {
+			return s.service.poisoned.CountUpTo(ctx, db, of, 1)
+		})
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			return fmt.Errorf("consumer %q, payload type %q: %w", k.ConsumerType, k.PayloadType, hidden)
 		}
 	}
-	return err
+	return nil
 }
 
 // text returns what the principal may see of an error text, given the rest of its content.

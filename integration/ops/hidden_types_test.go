@@ -87,7 +87,9 @@ func TestHiddenByPayloadType(t *testing.T) {
 				}
 			}
 		}
-		for _, filter := range []poison.Filter{{Error: secret, Consumer: "ship"}, {Error: secret, PayloadType: order{}.PayloadType()}} {
+		for _, filter := range []poison.Filter{
+			{Error: secret, Consumer: "ship"}, {Error: secret, PayloadType: order{}.PayloadType()}, {Error: secret, MessageID: kept[0].MessageID},
+		} {
 			for what, err := range searched(ctx, s, filter) {
 				if err != nil {
 					t.Errorf("%s by %+v: got error %v, want what is shown found", what, filter, err)

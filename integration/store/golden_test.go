@@ -182,7 +182,7 @@ func goldenOperations() []goldenOperation {
 			return err
 		}},
 		{"kinds_of_poisoned", func(g *golden) error {
-			_, err := g.Poison.Kinds(g.Context(), g.db, store.PoisonFilter{Consumer: "send-receipt"})
+			_, err := g.Poison.Kinds(g.Context(), g.db)
 			return err
 		}},
 		{"head_poisoned", func(g *golden) error { _, _, err := g.Poison.Head(g.Context(), g.db, 1, 100); return err }},

@@ -70,14 +70,12 @@ func (s *Store) PreviewIDs(ctx context.Context, db bun.IDB, f poison.Filter, lim
 	return p, ids, dberr.Wrap(err, "poison: preview")
 }
 
-// Kinds returns the stored consumers and payload types of matching messages. Of their fields only these are set.
-func (s *Store) Kinds(ctx context.Context, db bun.IDB, f poison.Filter) ([]store.PoisonKind, error) {
+// Kinds returns the stored consumers and payload types of all messages. Of their fields only these are set.
+func (s *Store) Kinds(ctx context.Context, db bun.IDB) (kinds []store.PoisonKind, err error) {
 	st, db, err := s.stores.Of(db, errNotMade)
-	where, mistake := rowsOf(f)
-	if err = errors.Join(err, mistake); err != nil {
-		return nil, dberr.Wrap(err, "poison: kinds")
+	if err == nil {
+		kinds, err = st.Poison.Kinds(ctx, db)
 	}
-	kinds, err := st.Poison.Kinds(ctx, db, where)
 	return kinds, dberr.Wrap(err, "poison: kinds")
 }
 

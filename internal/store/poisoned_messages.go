@@ -117,10 +117,22 @@ func (s *PoisonStore) Count(ctx context.Context, db bun.IDB, f PoisonFilter, mos
 	return read[int](ctx, s.tables, db, "SELECT count(*) FROM ("+statement+" LIMIT ?) x", append(args, most)...)
 }
 
-// Kinds lists the consumers and payload types of poisoned messages.
-func (s *PoisonStore) Kinds(ctx context.Context, db bun.IDB, f PoisonFilter) ([]PoisonKind, error) {
-	statement, args := s.poisoned(ctx, "DISTINCT consumer_type, payload_type", f)
-	return read[[]PoisonKind](ctx, s.tables, db, statement, args...)
+// nextKindSQL finds the next kind of poisoned messages behind one, at the edge of an index.
+const nextKindSQL = `
+SELECT * FROM (SELECT consumer_type, payload_type FROM {poisoned} WHERE consumer_type = ? AND payload_type > ? ORDER BY payload_type LIMIT 1) a
+UNION ALL
+SELECT * FROM (SELECT consumer_type, payload_type FROM {poisoned} WHERE consumer_type > ? ORDER BY consumer_type, payload_type LIMIT 1) b
+ORDER BY 1, 2 LIMIT 1`
+
+// Kinds lists the consumers and payload types of all poisoned messages, in ascending order. It reads two index entries for each.
+func (s *PoisonStore) Kinds(ctx context.Context, db bun.IDB) (kinds []PoisonKind, err error) {
+	for last, found := (PoisonKind{}), true; ; {
+		last, found, err = first[PoisonKind](ctx, s.tables, db, nextKindSQL, last.ConsumerType, last.PayloadType, last.ConsumerType)
+		if err != nil || !found {
+			return kinds, err
+		}
+		kinds = append(kinds, last)
+	}
 }
 
 // IDs lists the ids of poisoned messages in ascending order.

@@ -88,6 +88,7 @@ CREATE INDEX "{prefix}poisoned_messages_consumer" ON {poisoned} (consumer_type, 
 CREATE INDEX "{prefix}poisoned_messages_newest" ON {poisoned} (poisoned_at, id);
 CREATE INDEX "{prefix}poisoned_messages_group" ON {poisoned} (consumer_type, fingerprint, id);
 CREATE INDEX "{prefix}poisoned_messages_message" ON {poisoned} (message_id);
+CREATE INDEX "{prefix}poisoned_messages_kind" ON {poisoned} (consumer_type, payload_type);
 -- A poisoned message that parks keeps those of its lane from running.
 CREATE INDEX "{prefix}poisoned_messages_parks" ON {poisoned} (consumer_type, lane) WHERE parks;
 CREATE INDEX "{prefix}poisoned_messages_waited" ON {poisoned} (group_key) WHERE group_key IS NOT NULL;

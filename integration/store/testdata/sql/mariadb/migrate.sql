@@ -130,6 +130,7 @@ CREATE TABLE IF NOT EXISTS `app_poisoned_messages` (
   KEY app_poisoned_messages_waited (group_key),
   KEY app_poisoned_messages_group (consumer_type, fingerprint, id),
   KEY app_poisoned_messages_message (message_id),
+  KEY app_poisoned_messages_kind (consumer_type, payload_type),
   KEY app_poisoned_messages_parks (lane, consumer_type, parks)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 

@@ -142,6 +142,8 @@ CREATE INDEX "app_poisoned_messages_group" ON "app_poisoned_messages" (consumer_
 
 CREATE INDEX "app_poisoned_messages_message" ON "app_poisoned_messages" (message_id);
 
+CREATE INDEX "app_poisoned_messages_kind" ON "app_poisoned_messages" (consumer_type, payload_type);
+
 -- A poisoned message that parks keeps those of its lane from running.
 CREATE INDEX "app_poisoned_messages_parks" ON "app_poisoned_messages" (consumer_type, lane) WHERE parks;
 
