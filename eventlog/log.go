@@ -130,7 +130,8 @@ func (l *Log) inTx(ctx context.Context, h bus.Handle, fn func(s *store.Store, tx
 	})
 }
 
-// RunInTx runs fn in a READ COMMITTED transaction and retries it after a database conflict. After
+// RunInTx runs fn in a READ COMMITTED transaction and retries it after a *[ConflictError] or a
+// database conflict. A retry locks the streams that it reads, so that no other append conflicts. After
 // the commit it wakes this process's processors and projections. Use it for transactions that read
 // a stream before they append. On SQLite such a transaction must begin with a write, as this one
 // does. Inside a transaction that the library began, such as that of a transactional consumer or a
@@ -147,12 +148,14 @@ func (l *Log) RunInTx(ctx context.Context, db *bun.DB, fn func(ctx context.Conte
 		return fmt.Errorf("eventlog: run in tx: %w", err)
 	}
 	var wakeups *txn.Wakeups
+	try := ctx
 	err = txn.InTx(txn.WithIdle(ctx, 0), db, func(tx bun.Tx) error { // fn may take long
 		if err := s.WriteFirst(ctx, tx); err != nil {
 			return fmt.Errorf("eventlog: run in tx: %w", dberr.Explained(err))
 		}
 		var within context.Context
-		within, wakeups = txn.WithWakeups(ctx)
+		within, wakeups = txn.WithWakeups(try)
+		try = txn.WithRepeat(ctx)
 		return fn(within, tx)
 	})
 	if err != nil {

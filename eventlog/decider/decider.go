@@ -6,16 +6,13 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/logaccess"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/outage"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -194,30 +191,20 @@ func (d Decider[S, C, E]) handle(ctx context.Context, log *eventlog.Log, tx bun.
 	return l.state, appended, err
 }
 
-const tries = 5 // of Execute
-
-// Execute decides on a command in its own transaction. If the stream was appended to meanwhile, it
-// decides again: up to five times in all, after short random waits. It wakes this process's
+// Execute decides on a command in its own transaction: see [eventlog.Log.RunInTx]. If the stream was
+// appended to meanwhile, it locks the stream and decides again. It wakes this process's
 // processors and projections. The errors are those of [Handle] and of the database. Inside a
 // transaction that the library began, such as that of a transactional consumer, the error is
 // outbox.ErrNotInTx: use Handle there.
 func Execute[S, C any, E bus.Payload](
 	ctx context.Context, log *eventlog.Log, db *bun.DB, d Decider[S, C, E], id string, command C,
 ) (state S, appended eventlog.Appended, err error) {
-	within := ctx
-	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(5*time.Millisecond), backoff.WithMaxInterval(100*time.Millisecond))
-	for try := 1; ; try++ {
-		err = log.RunInTx(within, db, func(ctx context.Context, tx bun.Tx) error {
-			state, appended, err = d.handle(ctx, log, tx, id, command)
-			return err
-		})
-		_, conflict := errors.AsType[*eventlog.ConflictError](err)
-		if err == nil {
-			return state, appended, nil
-		}
-		if !conflict || try == tries || !outage.Pause(ctx, wait.NextBackOff()) {
-			return state, eventlog.Appended{}, fmt.Errorf("decider: %s: %w", d.Stream(id), err)
-		}
-		within = txn.WithRepeat(ctx) // locks the stream before it reads, and so cannot conflict again
+	err = log.RunInTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
+		state, appended, err = d.handle(ctx, log, tx, id, command)
+		return err
+	})
+	if err != nil {
+		return state, eventlog.Appended{}, fmt.Errorf("decider: %s: %w", d.Stream(id), err)
 	}
+	return state, appended, nil
 }

@@ -134,6 +134,29 @@ func TestDecidersRace(t *testing.T) {
 	})
 }
 
+// TestExecuteDecidesTwice: the second decision holds the stream's lock, so that no other append comes before it.
+func TestExecuteDecidesTwice(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t) // SQLite has one writer at a time, and so no conflicts
+	a := newApp(t, db)
+	a.append("account-1", eventlog.AnyVersion, moved{1})
+	d, decided := accounts(0), 0
+	decide := d.Decide
+	d.Decide = func(ctx context.Context, state account, amount move) ([]bus.Payload, error) {
+		decided++
+		other, cancel := context.WithTimeout(a.ctx, 300*time.Millisecond)
+		defer cancel()
+		err := db.RunInTx(other, nil, func(ctx context.Context, tx bun.Tx) error {
+			return testapp.Second(a.log.Append(ctx, tx, "account-1", eventlog.AnyVersion, moved{1}))
+		})
+		t.Logf("another append before decision %d: %v", decided, err)
+		return decide(ctx, state, amount)
+	}
+	if _, _, err := decider.Execute(a.ctx, a.log, db, d, "1", 5); err != nil || decided != 2 {
+		t.Errorf("got %d decisions, error %v, want 2", decided, err)
+	}
+}
+
 func TestDeciderInTheCallersTransaction(t *testing.T) {
 	t.Parallel()
 	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
