@@ -247,14 +247,20 @@ func saveSnapshot(ctx context.Context, l *Log, tx bun.Tx, stream, kind string, s
 }
 
 // Tombstone erases a stream in the transaction: it removes its snapshots, and the payloads and
-// headers of its events. The events' positions and ids remain. It then appends a [Tombstoned]
+// headers of its events and of the consumed messages (bus.Keep) that delivered them. The events'
+// positions and ids remain. It then appends a [Tombstoned]
 // event, so that projections and consumers can erase what they derived from the stream. The stream
 // accepts no further events or snapshots. A pending message that delivers an erased event is
 // discarded when it runs.
 //
 // For a stream that does not exist the error is a *[ConflictError], for a tombstoned one
 // [ErrTombstoned]. Tombstone does not erase headers, errors and edited payloads of poisoned
-// messages: delete those. Nor does it reach backups or other systems.
+// messages: delete those. What is kept of messages that run meanwhile, have an edited payload or are
+// repetitions (admin.Client.Repeat) remains for the time of bus.Keep. Nor does Tombstone reach
+// backups or other systems.
+//
+// Keep the transaction short: if an event of the stream has no position yet, no event gets one until
+// the transaction ends.
 func (l *Log) Tombstone(ctx context.Context, tx bus.Handle, stream string) error {
 	err := l.inTx(ctx, tx, func(s *store.Store, tx bun.Tx) error {
 		return txn.Whole(ctx, tx, func() error {

@@ -150,6 +150,9 @@ func (t *task) kept(v bus.OutcomeError) *store.Kept {
 			*k.Payload = string(t.row.Payload)
 		}
 	}
+	if t.row.Event != nil && len(t.row.Payload) == 0 { // it has been erased
+		k.Headers, k.Payload = "", nil
+	}
 	if t.called {
 		k.StartedAt, k.Took = t.began.Add(t.lease.ahead), time.Since(t.began)
 	}

@@ -180,11 +180,13 @@ func (s *EventStore) LastUnnumbered(ctx context.Context, db bun.IDB, upTo int64)
 		`SELECT COALESCE(MAX(e.sequence), 0) AS last FROM {events} e WHERE {unplaced} AND e.sequence <= ?`, upTo)
 }
 
-// Erase empties the events of a stream before a version, closes the stream, and removes what was
-// derived from it.
+// Erase empties the events of a stream before a version and what is kept of their messages, closes the
+// stream, and removes what was derived from it.
 func (s *EventStore) Erase(ctx context.Context, tx bun.IDB, stream string, before int64) error {
 	for _, q := range []*bun.RawQuery{
 		s.names.Query(ctx, tx, `UPDATE {events} SET data = NULL, headers = NULL WHERE stream = ? AND version < ?`, stream, before),
+		s.names.Query(ctx, tx, `UPDATE {consumed} SET payload = NULL, headers = NULL, reason = NULL
+WHERE message_id IN (SELECT event_id FROM {events} WHERE stream = ? AND version < ?)`, stream, before),
 		s.names.Query(ctx, tx, `UPDATE {streams} SET closed = ? WHERE stream = ?`, true, stream),
 		s.names.Query(ctx, tx, `DELETE FROM {snapshots} WHERE stream = ?`, stream),
 		s.names.Query(ctx, tx, `DELETE FROM {parked} WHERE stream = ?`, stream),
