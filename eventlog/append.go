@@ -120,8 +120,8 @@ func (l *Log) Append(ctx context.Context, tx bus.Handle, stream string, expected
 // the log is that of the arguments. Concurrent calls do not deadlock, whatever their order. See
 // [Log.Append].
 func (l *Log) AppendAll(ctx context.Context, tx bus.Handle, writes ...Write) (appended []Appended, err error) {
-	err = l.inTx(ctx, tx, func(s *store.Store, tx bun.Tx) (err error) {
-		appended, err = l.append(ctx, s, tx, writes)
+	err = l.through(ctx, tx, func(s *store.Store, db bun.IDB) (err error) {
+		appended, err = l.append(ctx, s, db, writes)
 		return err
 	})
 	if err != nil {
@@ -150,13 +150,15 @@ func importMessages(ctx context.Context, l *Log, tx bun.Tx, messages ...*bus.Mes
 	return dberr.Wrap(err, "eventlog: import")
 }
 
-func (l *Log) append(ctx context.Context, s *store.Store, tx bun.Tx, writes []Write) ([]Appended, error) {
+func (l *Log) append(ctx context.Context, s *store.Store, db bun.IDB, writes []Write) ([]Appended, error) {
+	tx, ok := db.(bun.Tx)
 	a := &appending{log: l, store: s, tx: tx, writes: writes, appended: make([]Appended, len(writes))}
-	if err := a.prepare(); err != nil {
-		return nil, err
+	err := a.prepare()
+	if !ok {
+		err = errors.Join(fmt.Errorf("the database handle is a %T: a transaction is needed", db), err)
 	}
-	if len(a.batch) == 0 {
-		return a.appended, nil
+	if err != nil || len(a.batch) == 0 {
+		return a.appended, err
 	}
 	return a.appended, a.send(ctx, tx)
 }

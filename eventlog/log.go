@@ -119,17 +119,6 @@ func (l *Log) through(ctx context.Context, h bus.Handle, fn func(s *store.Store,
 	})
 }
 
-// inTx is through for writes, which need a transaction.
-func (l *Log) inTx(ctx context.Context, h bus.Handle, fn func(s *store.Store, tx bun.Tx) error) error {
-	return l.through(ctx, h, func(s *store.Store, db bun.IDB) error {
-		tx, ok := db.(bun.Tx)
-		if !ok {
-			return fmt.Errorf("the database handle is a %T: a transaction is needed", h)
-		}
-		return fn(s, tx)
-	})
-}
-
 // RunInTx runs fn in a READ COMMITTED transaction and retries it after a *[ConflictError] or a
 // database conflict. A retry locks the streams that it reads, so that no other append conflicts. After
 // the commit it wakes this process's processors and projections. Use it for transactions that read
@@ -262,13 +251,13 @@ func saveSnapshot(ctx context.Context, l *Log, tx bun.Tx, stream, kind string, s
 // Keep the transaction short: if an event of the stream has no position yet, no event gets one until
 // the transaction ends.
 func (l *Log) Tombstone(ctx context.Context, tx bus.Handle, stream string) error {
-	err := l.inTx(ctx, tx, func(s *store.Store, tx bun.Tx) error {
-		return txn.Whole(ctx, tx, func() error {
-			last, err := l.append(ctx, s, tx, []Write{{Stream: stream, Expected: StreamExists, Events: []bus.Payload{Tombstoned{Stream: stream}}}})
+	err := l.through(ctx, tx, func(s *store.Store, db bun.IDB) error {
+		return txn.Whole(ctx, db, func() error {
+			last, err := l.append(ctx, s, db, []Write{{Stream: stream, Expected: StreamExists, Events: []bus.Payload{Tombstoned{Stream: stream}}}})
 			if err != nil {
 				return err
 			}
-			return s.EventLog.Erase(ctx, tx, stream, last[0].Version)
+			return s.EventLog.Erase(ctx, db, stream, last[0].Version)
 		})
 	})
 	return appendError("tombstone", err)

@@ -206,11 +206,14 @@ func TestMistakesInWiringAreErrors(t *testing.T) {
 	unmade := testapp.Must[*eventlog.Log](t)(eventlog.NewLog(a.registry, (*outbox.Producer)(nil), eventlog.LogConfig{}))
 	strange := testapp.Must[*eventlog.Log](t)(eventlog.NewLog(a.registry, newApp(t, db).producer, eventlog.LogConfig{}))
 	inline := testapp.Must[*projection.Inline](t)(projection.NewInline(logaccess.Types(a.log), balances()))
+	_, both := a.log.Append(a.ctx, db, "", eventlog.AnyVersion, moved{1})
 	_, runnerErr := projection.NewRunner(db, new(eventlog.Log), projection.RunnerConfig{})
 	for name, c := range map[string]struct {
 		err  error
 		want string
 	}{
+		"append in no transaction":   {both, "the database handle is a *bun.DB: a transaction is needed"},
+		"append to no stream, too":   {both, `stream ""`},
 		"append by no producer":      {a.log.RunInTx(a.ctx, db, appendBy(unmade)), "the producer was not made by NewProducer"},
 		"append by another's":        {a.log.RunInTx(a.ctx, db, appendBy(strange)), "the producer and the log have different registries"},
 		"transaction of nothing":     {a.log.RunInTx(a.ctx, db, nil), "eventlog: run in tx: the function is nil"},
