@@ -178,7 +178,7 @@ func (r *route) resolve(ctx context.Context, codec bus.Codec, m *bus.Message) (t
 	}()
 	value, err := r.decode(codec, to.payload)
 	if err != nil {
-		return to, bus.Permanent(&bus.DecodeError{PayloadType: m.PayloadType, GoType: r.goType.String(), Err: err})
+		return to, access.DecodeFailure(m, r.goType, err)
 	}
 	if of, ok := value.(keyed); ok && to.key == "" {
 		to.key = of.OrderingKey()
@@ -210,12 +210,12 @@ func (p *publishing) keyOf(codec bus.Codec, m *bus.Message) (string, error) {
 		return "", nil
 	}
 	payload, err := access.Upcast(context.Background(), r.upcasters, m.Schema, m.Payload)
+	var value any
+	if err == nil {
+		value, err = r.decode(codec, payload)
+	}
 	if err != nil {
 		return "", access.DecodeFailure(m, r.goType, err)
-	}
-	value, err := r.decode(codec, payload)
-	if err != nil {
-		return "", bus.Permanent(&bus.DecodeError{PayloadType: m.PayloadType, GoType: r.goType.String(), Err: err})
 	}
 	return value.(keyed).OrderingKey(), nil
 }

@@ -96,11 +96,11 @@ func Clean(text string, limit int) string {
 	if limit <= 0 {
 		return text
 	}
-	return cut(text, limit)
+	return Cut(text, limit)
 }
 
-// cut shortens text, on a character boundary where there is one.
-func cut(text string, limit int) string {
+// Cut shortens text to at most limit bytes, on a character boundary where there is one.
+func Cut[T string | []byte](text T, limit int) T {
 	if len(text) <= limit {
 		return text
 	}
@@ -123,5 +123,5 @@ func Text(err error) (text string) {
 	if text = err.Error(); len(text) <= MaxBytes {
 		return text
 	}
-	return strings.Clone(cut(text, MaxBytes)) // the rest of it must not be kept
+	return strings.Clone(Cut(text, MaxBytes)) // the rest of it must not be kept
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/paging"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/pending"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
@@ -94,7 +94,7 @@ func (s *Consumed) Get(ctx context.Context, id int64) (ConsumedMessage, error) {
 	m := found[0]
 	c, shown := s.access.Shown(ctx, content(m.Consumer, m.PayloadType, m.Payload, m.Headers, nil))
 	size := len(m.Payload)
-	m.Payload, m.Headers, m.Reason = pending.Cut(c.Payload, headBytes), c.Headers, s.reason(ctx, m)
+	m.Payload, m.Headers, m.Reason = errorlog.Cut(c.Payload, headBytes), c.Headers, s.reason(ctx, m)
 	return ConsumedMessage{ConsumedMessage: m, PayloadBytes: size, Hidden: !shown}, nil
 }
 

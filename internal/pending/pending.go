@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/hooks"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
@@ -70,20 +70,8 @@ func (r *Reader) Head(ctx context.Context, db bun.IDB, id int64, maxBytes int) (
 		return admin.Message{}, dberr.Wrap(err, "admin: get %d", id)
 	}
 	m := message(row)
-	m.Payload = Cut(m.Payload, maxBytes)
+	m.Payload = errorlog.Cut(m.Payload, maxBytes)
 	return m, nil
-}
-
-// Cut returns at most n bytes of a payload, cut between two characters where there are any.
-func Cut(payload []byte, n int) []byte {
-	if len(payload) <= n {
-		return payload
-	}
-	end := n
-	for end > max(0, n-utf8.UTFMax) && !utf8.RuneStart(payload[end]) {
-		end--
-	}
-	return payload[:end]
 }
 
 // Claims lists the claims of all processors, the oldest first. It returns all of them: about as
