@@ -38,7 +38,13 @@ import (
 
 // the driver "sqlite"
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(managerFile) != "" {
+		fmt.Fprintln(os.Stderr, runManager())
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // cards is a card service that answers with what the test sets.
 type cards struct {
