@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,11 +18,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 // TestThroughAPooler: behind pgbouncer in transaction mode, where the next transaction may run on another session,
-// reports are written, a service reads, and operations run to their end. No setting stays in a session.
+// reports are written, a service reads, operations run to their end, steps are stored, groups end and messages are kept. No setting
+// stays in a session.
 func TestThroughAPooler(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"exec", "simple_protocol"} {
@@ -33,7 +36,9 @@ func TestThroughAPooler(t *testing.T) {
 			}
 			db := testdb.OpenPostgres(t, through)
 			var runs atomic.Int64
-			a, _ := testapp.NewPoisoned(t, db, 300, testapp.Counting("c", &runs),
+			a, _ := testapp.NewPoisoned(t, db, 300, bus.Consume("c", func(ctx context.Context, _ order) error {
+				return testapp.Second(outbox.Step(ctx, "count", func(context.Context) (int64, error) { return runs.Add(1), nil }))
+			}, bus.Keep(time.Hour), bus.KeepPayload()),
 				bus.Consume("fails", func(context.Context, refund) error { return bus.Permanent(errors.New("no")) }))
 			others := takeTurns(t, db)
 			p := a.Start(testapp.Fast())
@@ -50,6 +55,7 @@ func TestThroughAPooler(t *testing.T) {
 				t.Errorf("done: got %+v, want 300 changed", o)
 			}
 			testapp.Eventually(t, "all have run", func() bool { return runs.Load() == 300 && len(a.Pending()) == 0 })
+			endsAGroup(t, a, &runs)
 			patient := operator.As(serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = time.Hour }), someone(ops.Administrator))
 			o = planned(t, patient, ops.Discard, ofConsumer("fails"))
 			testapp.Must[ops.Operation](t)(patient.Operations().Start(ctx, o.ID, ops.StartOptions{Reason: "no use"}))
@@ -75,6 +81,20 @@ func TestThroughAPooler(t *testing.T) {
 			others()
 			sameSettings(t, db)
 		})
+	}
+}
+
+// endsAGroup of ten members. The consumer of all of them keeps each message that it has counted.
+func endsAGroup(t *testing.T, a *testapp.App, runs *atomic.Int64) {
+	t.Helper()
+	all, want := outbox.Group("all"), int(runs.Load())+11
+	testapp.OK(t, a.Producer.RunInTx(t.Context(), a.DB, func(ctx context.Context, tx bun.Tx) error {
+		members := slices.Repeat([]outbox.Item{{Payload: order{}, Options: []outbox.Option{all}}}, 10)
+		return errors.Join(testapp.Second(a.Producer.ProduceMany(ctx, tx, members...)), a.Producer.WhenDone(ctx, tx, all, order{}))
+	}))
+	testapp.Eventually(t, "the group has ended", func() bool { return int(runs.Load()) == want && len(a.Pending()) == 0 })
+	if kept := a.Count("SELECT count(DISTINCT message_id) FROM consumed_messages"); kept != want {
+		t.Errorf("kept: got %d messages, want %d", kept, want)
 	}
 }
 
