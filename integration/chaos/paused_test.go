@@ -4,11 +4,13 @@ package chaos_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -61,7 +63,7 @@ func exitPaths(k keeping) []exitPath {
 		{name: "poison, sent", job: chaos.Job{Do: chaos.Doom}, onTheWire: results, doomed: true},
 		{name: "release, running", job: chaos.Job{Takes: long}, sends: []string{k.settles}},
 		{name: "extend, sent", job: chaos.Job{Takes: long}, onTheWire: []string{k.extends}},
-		{name: "transaction, running", job: chaos.Job{Takes: pausedLease / 2, Do: chaos.Ignore}, tx: true, sends: []string{k.settles}},
+		{name: "transaction, running", job: chaos.Job{Takes: pausedLease / 2, Do: chaos.Ignore}, tx: true, sends: results},
 		{name: "transaction, fencing", job: chaos.Job{Do: chaos.Ignore}, tx: true, onTheWire: []string{k.fences}},
 	}
 }
@@ -80,16 +82,34 @@ func barPaused(b *bar) {
 	b.figure("%d exit paths × %d: 0 stale writes accepted of %d results, %d fenced", len(paths), rounds, results, fenced)
 }
 
+// TestAStoppedWorkerKeepsNothingTwice stops a worker whose consumers are done when it goes on: once others have its messages, and
+// once its transactions still do.
+// Promise: fenced
+func TestAStoppedWorkerKeepsNothingTwice(t *testing.T) {
+	t.Parallel()
+	k := new(bar).keeping()
+	for i, path := range exitPaths(k) {
+		if path.name == "done, running" || path.name == "transaction, running" {
+			t.Run(path.name, func(t *testing.T) {
+				t.Parallel()
+				b := &bar{T: t, Rand: rand.New(rand.NewPCG(4, uint64(i))), name: "4-paused"}
+				b.paused(b.dsn(), path, k.renewal)
+			})
+		}
+	}
+}
+
 // paused stops a worker on one path and returns how many of its results were
 // void by its own count, and how many there were.
 func (b *bar) paused(dsn string, path exitPath, renewal string) (fenced, results int64) {
-	config, n := chaos.WorkerConfig{Lease: pausedLease, Plain: []string{"one"}}, 10+b.IntN(30)
+	keeps := map[string]chaos.Options{"one": {Keep: true}}
+	config, n := chaos.WorkerConfig{Lease: pausedLease, Plain: []string{"one"}, Options: keeps}, 10+b.IntN(30)
 	if path.job.Takes > pausedLease { // what was recovered runs 8 at a time
 		n = 8 + b.IntN(9)
 	}
 	held := 1 // statements on the wire, each for all messages or, of transactions, for one
 	if path.tx {
-		config, n = chaos.WorkerConfig{Lease: pausedLease, Tx: []string{"one"}}, 1+b.IntN(8)
+		config, n = chaos.WorkerConfig{Lease: pausedLease, Tx: []string{"one"}, Options: keeps}, 1+b.IntN(8)
 		held = n
 	}
 	locked := path.tx && path.onTheWire == nil // its transactions have the rows
@@ -142,8 +162,9 @@ func (b *bar) paused(dsn string, path exitPath, renewal string) (fenced, results
 	after := r.everything()
 	if locked {
 		// They were nobody else's all the time: its transactions commit, which removes
-		// them, and all there is to fence is the release.
+		// them, and all there is to fence is the end of the claim.
 		before = strings.Join([]string{"consumer_messages: 0", "message_claims: 0", "poisoned_messages: 0"}, "\n")
+		after, _, _ = strings.Cut(after, "\nconsumed_messages")
 		if n := r.count("SELECT count(*) FROM (SELECT job FROM effects GROUP BY job) once"); n != len(numbers) {
 			b.Errorf("%s: effects: got those of %d jobs, want %d", path.name, n, len(numbers))
 		}
@@ -160,6 +181,9 @@ func (b *bar) paused(dsn string, path exitPath, renewal string) (fenced, results
 	b.eventually(30*time.Second, path.name+": everything is settled", r.settled)
 	r.stopAll()
 	r.judge()
+	if !path.doomed { // what is poisoned is not kept
+		r.keepsEach()
+	}
 	return report.Stats.Fenced, int64(n)
 }
 
@@ -197,7 +221,7 @@ func (r *run) inherit(n int, locked bool) (letGo func()) {
 func (r *run) everything() string {
 	r.Helper()
 	var lines []string
-	for _, table := range []string{"consumer_messages", "message_claims", "poisoned_messages"} {
+	for _, table := range []string{"consumer_messages", "message_claims", "poisoned_messages", "consumed_messages"} {
 		var rows []map[string]any
 		testapp.OK(r, r.db.NewRaw("SELECT * FROM ? ORDER BY id", bun.Ident(table)).Scan(r.ctx, &rows))
 		lines = append(lines, fmt.Sprintf("%s: %d", table, len(rows)))
