@@ -279,6 +279,12 @@ func (s *stress) violations(e chaos.Evidence, f chaos.Findings) []string {
 			over("beyond the rate of "+name, int(excess), o.Rate/2)
 		}
 	}
+	for _, name := range p.Tx {
+		kept := s.count("SELECT count(*) FROM consumed_messages WHERE consumer_type = ? AND outcome = 'done'", name)
+		if effects := s.count("SELECT count(*) FROM effects WHERE consumer = ?", name); p.Options[name].Keep && kept != effects {
+			found = append(found, fmt.Sprintf("K1: kept of %s: got %d of %d effects", name, kept, effects))
+		}
+	}
 	for key, part := range s.byKey(e.Ledger) {
 		for _, name := range p.Shared {
 			over("of key "+key+" at once of "+name, part.Most([]string{name}, s.gone), p.PerKey)
@@ -301,8 +307,9 @@ func anyOptions(r *rand.Rand) chaos.WorkerConfig {
 		Ordered: []string{"parks", "skips"}, Skips: []string{"skips"}, Shared: []string{"per-key"}, PerKey: 2 + r.IntN(3),
 		Limited: []string{"limited", "limited-too"}, Limit: 2 + r.IntN(4), Options: make(map[string]chaos.Options), Lease: stressLease,
 	}
-	for _, name := range []string{"parks", "skips", "per-key", "fair", "prior", "limited", "limited-too", "rated", "any"} {
-		o := chaos.Options{Fair: name == "fair"}
+	names, keeps := []string{"parks", "skips", "per-key", "fair", "prior", "limited", "limited-too", "rated", "any"}, r.Uint64()
+	for i, name := range names {
+		o := chaos.Options{Fair: name == "fair", Keep: keeps>>i&1 == 1}
 		kind := &c.Plain
 		if r.IntN(2) == 0 {
 			kind = &c.Tx
