@@ -70,6 +70,8 @@ type ConsumedFilter struct {
 	OrderingKey string `json:"key,omitempty"`
 	// Outcome is "done", "discarded" or "expired".
 	Outcome string `json:"outcome,omitempty"`
+	// Version is the version of the program that consumed the message: see bus.RegistryConfig.AppVersion.
+	Version string `json:"version,omitempty"`
 	// FinishedAfter and FinishedBefore bound the time; both are exclusive.
 	FinishedAfter  time.Time `json:"finished_after,omitzero"`
 	FinishedBefore time.Time `json:"finished_before,omitzero"`
@@ -84,9 +86,11 @@ type ConsumedFilter struct {
 func (f ConsumedFilter) rows() (store.ConsumedFilter, error) {
 	rows := store.ConsumedFilter{
 		IDs: f.IDs, MessageID: f.MessageID, Consumer: f.Consumer, PayloadType: f.PayloadType, Key: f.OrderingKey, Outcome: f.Outcome,
-		FinishedAfter: f.FinishedAfter, FinishedBefore: f.FinishedBefore,
+		Version: f.Version, FinishedAfter: f.FinishedAfter, FinishedBefore: f.FinishedBefore,
 	}
-	for what, text := range map[string]string{"consumer": f.Consumer, "payload type": f.PayloadType, "key": f.OrderingKey} {
+	for what, text := range map[string]string{
+		"consumer": f.Consumer, "payload type": f.PayloadType, "key": f.OrderingKey, "version": f.Version,
+	} {
 		if err := limits.CheckText(text); err != nil {
 			return rows, fmt.Errorf("filter by %s %q: %w: %w", what, text, bus.ErrInvalidText, err)
 		}

@@ -21,6 +21,7 @@ func (p *consumedPage) load(r *request) error {
 	p.Found, p.Paging = found, r.here().paging(next)
 	for _, m := range found {
 		p.Suggest.addKey(m.OrderingKey)
+		add(&p.Suggest.Versions, m.Version)
 	}
 	return p.Suggest.load(r)
 }

@@ -90,7 +90,7 @@ type consumedFilter struct{ admin.ConsumedFilter }
 func (q *params) consumed() consumedFilter {
 	f := consumedFilter{admin.ConsumedFilter{
 		Consumer: q.text("consumer"), PayloadType: q.text("type"), OrderingKey: q.text("key"), MessageID: q.uuid("message"),
-		Outcome: q.text("outcome"), TraceID: q.traceID("trace"), Header: q.text("header"), Value: q.text("value"),
+		Outcome: q.text("outcome"), Version: q.text("version"), TraceID: q.traceID("trace"), Header: q.text("header"), Value: q.text("value"),
 		FinishedAfter: q.instant("since"), FinishedBefore: q.instant("until"),
 	}}
 	if f.Outcome != "" && !slices.Contains(f.Outcomes(), f.Outcome) {

@@ -3,12 +3,14 @@ package console
 import "slices"
 
 // suggestions are values that a form offers, besides any that are typed: those of the overview, and
-// the keys of the messages shown.
-type suggestions struct{ Consumers, PayloadTypes, Keys []string }
+// the keys and versions of the messages shown.
+type suggestions struct{ Consumers, PayloadTypes, Keys, Versions []string }
 
-func (s *suggestions) addKey(key string) {
-	if key != "" && !slices.Contains(s.Keys, key) {
-		s.Keys = append(s.Keys, key)
+func (s *suggestions) addKey(key string) { add(&s.Keys, key) }
+
+func add(values *[]string, value string) {
+	if value != "" && !slices.Contains(*values, value) {
+		*values = append(*values, value)
 	}
 }
 
@@ -16,6 +18,7 @@ func (s *suggestions) load(r *request) error {
 	o, err := r.overview()
 	s.Consumers = queues(o.Queues).names()
 	for _, p := range o.Processes {
+		add(&s.Versions, p.Version)
 		for _, c := range p.Consumers {
 			s.PayloadTypes = append(s.PayloadTypes, c.PayloadTypes...)
 		}

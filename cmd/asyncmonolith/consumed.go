@@ -68,8 +68,8 @@ type consumedList struct {
 func (l *consumedList) command() *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List consumed messages, the newest first", Args: checkArgs(noArgs),
-		Long: `List consumed messages, the newest first. --payload-type, --outcome, --header and --trace-id compare message by
-message: add --consumer if there are many. --show-payloads adds the reasons of discarded messages.`,
+		Long: `List consumed messages, the newest first. --payload-type, --outcome, --version, --header and --trace-id compare
+message by message: add --consumer if there are many. --show-payloads adds the reasons of discarded messages.`,
 		Example: `  asyncmonolith consumed list --consumer mail --key order-17
   asyncmonolith consumed list --consumer mail --header tenant=acme --finished-after 2026-01-02`,
 		RunE: l.app.onSession(l.run, l.content.config, l.config),
@@ -80,16 +80,29 @@ message: add --consumer if there are many. --show-payloads adds the reasons of d
 	flags.Var(selecting{&l.filter.OrderingKey}, "key", "ordering key")
 	outcomes := []string{"done", "discarded", "expired"}
 	flags.Var(choice{&l.filter.Outcome, outcomes}, "outcome", "outcome: "+strings.Join(outcomes, ", "))
+	flags.Var(selecting{&l.filter.Version}, "version", "version of the program that consumed the message")
 	flags.Var(&l.message, "message-id", "message id")
 	flags.Var(selecting{&l.filter.TraceID}, "trace-id", "id of the trace that produced the message: 32 hexadecimal digits")
 	flags.Var(selecting{&l.header}, "header", "header, as NAME=VALUE")
 	flags.Var(&l.after, "finished-after", "finished after a time, in UTC")
 	flags.Var(&l.before, "finished-before", "finished before a time, in UTC")
 	_ = c.RegisterFlagCompletionFunc("consumer", l.app.completeFlag(consumerNames))
+	_ = c.RegisterFlagCompletionFunc("version", l.app.completeFlag(programVersions))
 	_ = c.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(outcomes, cobra.ShellCompDirectiveNoFileComp))
 	l.page.add(c)
 	c.PreRunE = func(*cobra.Command, []string) error { return l.check() }
 	return l.content.add(c)
+}
+
+// programVersions are the versions of the programs that the overview shows.
+func programVersions(ctx context.Context, session *operator.Session) (versions []string, err error) {
+	o, err := session.Overview(ctx)
+	for _, p := range o.Processes {
+		if !slices.Contains(versions, p.Version) {
+			versions = append(versions, p.Version)
+		}
+	}
+	return versions, err
 }
 
 // check parses and checks the flags.

@@ -26,7 +26,7 @@ func TestConsumedMessagesAreFiltered(t *testing.T) {
 		"": 40, "consumer=consumer-02": 7, "outcome=discarded": 8, "key=key-07": 1, "type=payload-type-03": 7, "trace=" + traceOf(4): 1,
 		"header=tenant&value=header-05": 1, "since=" + url.QueryEscape(instant(-10*time.Minute-30*time.Second)): 11,
 		"until=" + url.QueryEscape(instant(-38*time.Minute-30*time.Second)): 1, "consumer=consumer-02&outcome=discarded": 2,
-		"consumer=unknown": 0,
+		"consumer=unknown": 0, "version=v1.8-01": 20, "version=v1.8": 0,
 	} {
 		a := s.must("consumed?" + query)
 		if got := len(inList.FindAllString(a.body, -1)); got != want {
@@ -34,6 +34,12 @@ func TestConsumedMessagesAreFiltered(t *testing.T) {
 		}
 		if want == 0 && !strings.Contains(a.body, "No consumed message matches") {
 			t.Errorf("%q: got %s, want that none matches", query, a)
+		}
+	}
+	page := s.must("consumed?version=v1.8-01").body
+	for _, field := range []string{`name="version" value="v1.8-01"`, `<option value="v1.8-00">`} {
+		if !strings.Contains(page, field) {
+			t.Errorf("filter by version: the page lacks %s", field)
 		}
 	}
 	for _, query := range []string{"outcome=poisoned", "trace=1", "value=x", "since=yesterday"} {

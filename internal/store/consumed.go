@@ -32,7 +32,7 @@ type ConsumedFilter struct {
 	IDs                           []int64
 	MessageID                     uuid.UUID
 	Consumer, PayloadType, Key    string
-	Outcome                       string
+	Outcome, Version              string
 	FinishedAfter, FinishedBefore time.Time
 	Headers                       []string  // parts of headers as they are stored
 	BeforeAt                      time.Time // only messages older than this place,
@@ -59,6 +59,7 @@ func (s *ConsumedStore) indexed(f ConsumedFilter) (indexed, others terms) {
 	indexed.add(f.BeforeID != 0, "(finished_at, id) < ("+s.names.Instant(f.BeforeAt)+", ?)", f.BeforeID)
 	others.add(f.PayloadType != "", "payload_type = ?", f.PayloadType)
 	others.add(f.Outcome != "", "outcome = ?", f.Outcome)
+	others.add(f.Version != "", "version = ?", f.Version)
 	for _, part := range f.Headers {
 		others.add(true, "{instr}(headers, ?) > 0", part)
 	}

@@ -198,6 +198,7 @@ func (k *kit) keepThree() []int64 {
 		r := k.kept(c, id)
 		r.Kept.OrderKey = []string{"one", "two", ""}[i]
 		r.Kept.Outcome = []string{"done", "discarded", "expired"}[i]
+		r.Kept.Version = []string{"v1", "v2", ""}[i]
 		k.pass(time.Second)
 		k.settle("a", r)
 	}
@@ -218,6 +219,8 @@ func keepListed(k *kit) {
 		"other consumer":  {store.ConsumedFilter{Consumer: "d"}, nil},
 		"key":             {store.ConsumedFilter{Key: "two"}, ids[1:2]},
 		"outcome":         {store.ConsumedFilter{Outcome: "expired"}, ids[2:]},
+		"version":         {store.ConsumedFilter{Version: "v2"}, ids[1:2]},
+		"another version": {store.ConsumedFilter{Version: "v"}, nil},
 		"times":           {store.ConsumedFilter{FinishedAfter: at(1), FinishedBefore: at(3)}, ids[1:2]},
 		"payload type":    {store.ConsumedFilter{PayloadType: payload, Key: "one"}, ids[:1]},
 		"header":          {store.ConsumedFilter{Headers: header, Key: "one"}, ids[:1]},
