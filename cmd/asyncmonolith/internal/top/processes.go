@@ -83,7 +83,7 @@ func (p page) operationTable() table {
 	note.most = -1
 	return table{columns: []column{
 		r.right("ID", 0, func(o ops.Operation) string { return fmt.Sprint(o.ID) }),
-		r.left("OPERATION", 0, func(o ops.Operation) string { return string(o.Action) }), state,
+		r.left("OPERATION", 0, func(o ops.Operation) string { return o.Action.String() }), state,
 		r.right("CHANGED", 0, changedOf),
 		r.left("OF", 3, target),
 		r.left("BY", 2, func(o ops.Operation) string { return o.Actor }),
