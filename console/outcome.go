@@ -42,7 +42,7 @@ func (o outcome) text() string {
 		"requeued": "%s requeued.", "discarded": "%s discarded.", "repeated": "%s repeated.",
 		"edited": "The message was edited and requeued.",
 		"paused": "The consumer is paused.", "resumed": "The consumer is resumed.",
-		"probed": "One message of the consumer runs within about a second.",
+		"probed": "One message of the consumer runs within about a second. If it succeeds, the circuit breaker closes.",
 		"fires":  "The schedule fires with the next poll of a process.", "schedule paused": "The schedule is paused.",
 		"schedule resumed": "The schedule is resumed.", "changed": "The schedule is changed.", "deleted": "The schedule is deleted.",
 		"shards": "%s resumed.", "undone": "The operation is undone. Nothing was changed.",
