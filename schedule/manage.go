@@ -52,16 +52,21 @@ func (s *Scheduler) Pause(ctx context.Context, db bus.Handle, id int64) error {
 	})
 }
 
-// Resume lets a paused schedule fire again, from the first fire time after now. Fire times missed
-// while it was paused are skipped, and an @every schedule counts from now. It does not change a
-// schedule that is not paused. It returns [ErrNotFound], or [ErrExpression] if this version of the
-// program cannot read the expression or zone.
+// Resume lets a paused schedule fire again, from the first fire time after now and after its last
+// fire, which is later than now if the clock was set back. Fire times missed while it was paused are
+// skipped, and an @every schedule counts from now. It does not change a schedule that is not paused.
+// It returns [ErrNotFound], or [ErrExpression] if this version of the program cannot read the
+// expression or zone.
 func (s *Scheduler) Resume(ctx context.Context, db bus.Handle, id int64) error {
 	return s.change(ctx, db, "resume", id, func(row store.Schedule, now time.Time) (store.ScheduleChange, error) {
 		if !row.Paused {
 			return store.ScheduleChange{Paused: new(false)}, nil
 		}
-		next, err := nextFire(row.CronExpression, row.CronTimezone, now)
+		from := now
+		if last := row.LastFiredAt.Time; last.After(now) && !counts(row.CronExpression) {
+			from = last
+		}
+		next, err := nextFire(row.CronExpression, row.CronTimezone, from)
 		return store.ScheduleChange{Paused: new(false), AvailableAfter: next}, err
 	})
 }

@@ -220,11 +220,16 @@ func (s *Scheduler) save(ctx context.Context, st *store.Store, tx bun.Tx, row st
 // So does an occurrence behind next: the fire times up to it have fired, or the clock was set back.
 func stale(row store.Schedule, now, next time.Time) bool {
 	at := row.AvailableAfter.Time
-	if fields := strings.Fields(row.CronExpression); strings.EqualFold(fields[0], "@every") {
+	if counts(row.CronExpression) {
 		return at.After(next)
 	}
 	again, err := nextFire(row.CronExpression, row.CronTimezone, at.Add(-1))
 	return err == nil && at.After(now) && !again.Equal(at) && !row.LastFiredAt.After(next)
+}
+
+// counts reports whether an expression counts from its last fire, as @every does, rather than by the calendar.
+func counts(expression string) bool {
+	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(expression)), "@every")
 }
 
 // replaced locks the schedule that is to be replaced, and then reads the database's clock.

@@ -127,6 +127,26 @@ func TestAnOlderReleaseDoesNotDelayWhatANewerOneCanFire(t *testing.T) {
 	})
 }
 
+// TestAResumeRepeatsNoFire: the database's clock was set back since the last fire, for which only @every fires again.
+func TestAResumeRepeatsNoFire(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		x := &refusing{app: testapp.New(t, db, testapp.Consumed("c"))}
+		s, ctx := x.Scheduler(), t.Context()
+		for expression, again := range map[string]bool{"@hourly": false, "@every 1h": true} {
+			id := testapp.Must[int64](t)(s.Create(ctx, db, order{}, expression, "UTC"))
+			first := testapp.Must[schedule.Schedule](t)(s.Get(ctx, db, id)).NextFire
+			x.setTimes(first.Add(time.Hour), first.Add(time.Second))
+			testapp.OK(t, pauseAndResume(x, s, id))
+			got := testapp.Must[schedule.Schedule](t)(s.Get(ctx, db, id)).NextFire
+			if got.Before(first.Add(time.Minute)) != again || got.After(first.Add(time.Hour)) {
+				t.Errorf("%s: got the next fire at %s after one for %s, want it repeated: %t", expression, got, first, again)
+			}
+			testapp.OK(t, s.DeleteByID(ctx, db, id))
+		}
+	})
+}
+
 // TestATriggerFiresThoughTheClockWasSetBack: it was requested at a time that is still to come now.
 func TestATriggerFiresThoughTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
