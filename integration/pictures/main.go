@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
@@ -30,7 +31,7 @@ import (
 type picture struct {
 	name          string
 	path          string
-	click         string // what to follow from there; empty: nothing
+	click         string // what to follow from there, one after the other, with "; " between; empty: nothing
 	theme         string
 	width, height int64 // a height of 0: all of it
 }
@@ -54,7 +55,7 @@ func tour() (all []picture) {
 		{name: "message", path: "messages", click: `main a[href^="message?"]`}, {name: "find", path: "find"},
 		{name: "poisoned", path: "poisoned"}, {name: "group", path: "poisoned?consumer=charge-card", click: `main td a[href^="group?"]`},
 		{name: "poisoned-message", path: "group?consumer=charge-card", click: `main a[href^="message?"]`},
-		{name: "edit", path: "group?consumer=charge-card", click: `main a[href^="message?"], main a[href^="edit?"]`},
+		{name: "edit", path: "group?consumer=charge-card", click: `main a[href^="message?"]; main a[href^="edit?"]`},
 		{
 			name: "suspects", path: "suspects",
 		}, {name: "schedules", path: "schedules"}, {name: "schedule", path: "schedules", click: `main a[href^="schedule?"]`},
@@ -163,13 +164,16 @@ func (p picture) take(ctx context.Context, base, into string) error {
 	if err := chromedp.Do(ctx, chromedp.EmulateViewport(p.width, height), chromedp.Navigate(base+p.path)); err != nil {
 		return err
 	}
-	if p.click != "" {
-		there, err := chromedp.Run(ctx, chromedp.Evaluate[string](fmt.Sprintf(`document.querySelector(%q)?.href ?? ""`, p.click)))
+	for click := range strings.SplitSeq(p.click, "; ") {
+		if click == "" {
+			continue
+		}
+		there, err := chromedp.Run(ctx, chromedp.Evaluate[string](fmt.Sprintf(`document.querySelector(%q)?.href ?? ""`, click)))
 		if err != nil {
 			return err
 		}
 		if there == "" {
-			return fmt.Errorf("%s has nothing like %s", p.path, p.click)
+			return fmt.Errorf("%s has nothing like %s", p.path, click)
 		}
 		if err := chromedp.Do(ctx, chromedp.Navigate(there)); err != nil {
 			return err

@@ -52,14 +52,20 @@ func Stop(e admin.Explanation, now time.Time) string { return overview.Stop(e, n
 // ErrorTemplate is the first line of an error text with marks in the place of what differs from run
 // to run, such as numbers and what is quoted.
 func ErrorTemplate(text string) string {
-	return marks.ReplaceAllString(strings.ReplaceAll(errtype.Shape(text), "#", "…"), "…")
+	shape := marks.ReplaceAllString(strings.ReplaceAll(errtype.Shape(text), "#", "…"), "…")
+	return addresses.ReplaceAllString(shape, "$1")
 }
 
 // ErrorKind is the type of an error for people, or empty for types that say nothing.
 func ErrorKind(name string) string { return overview.ErrorKind(name) }
 
-// marks are several in a row, such as those of an address with a port. It is immutable.
-var marks = regexp.MustCompile(`…([.:]?…)+`)
+// Immutable.
+var (
+	// marks are several in a row, such as those of an address with a port.
+	marks = regexp.MustCompile(`…([.: ]?…)+`)
+	// addresses begin with two slashes in a shape.
+	addresses = regexp.MustCompile(`(^|[^:/])//`)
+)
 
 type access = opsaccess.Access[ops.Action, ops.Change, ops.Content, Overview]
 

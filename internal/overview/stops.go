@@ -160,6 +160,8 @@ func ErrorKind(name string) string {
 	switch pkg, _, _ := strings.Cut(name, "."); pkg {
 	case "errors", "fmt":
 		return ""
+	case "asyncmonolith":
+		return strings.ReplaceAll(strings.TrimPrefix(name, "asyncmonolith."), "_", " ")
 	default:
 		return name
 	}
