@@ -99,6 +99,9 @@ func (c *laneClaim) claim(ctx context.Context) (claim Claim, err error) {
 	if len(picks) < len(allowed) {
 		claim.Cut, c.news.Left = true, true
 	}
+	if picks, err = c.complete(ctx, picks); err != nil {
+		return Claim{}, err
+	}
 	rated.hold(&claim, len(picks))
 	if c.news.Left && c.keys != nil {
 		if c.news.Wait, err = c.keys.wait(ctx); err != nil {
@@ -126,8 +129,28 @@ func (c *laneClaim) take(ctx context.Context, claim *Claim, picks []LanePick) (e
 	if claim.ID, err = c.dialect.Record(ctx, c.r, picks); err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
-	plain := Each(picks, func(p LanePick) Pick { return p.Pick })
-	return c.Take(ctx, c.tx, claim, plain, PickedIDs(plain))
+	claim.Messages = Each(picks, func(p LanePick) Message { return p.Message })
+	return nil
+}
+
+// complete reads what large picks lack. Their rows are not locked, so a producer may have replaced
+// some. It drops these and what comes behind them in their lanes.
+func (c *laneClaim) complete(ctx context.Context, picks []LanePick) ([]LanePick, error) {
+	large := make(map[int64]*Message)
+	for i := range picks {
+		if p := &picks[i]; p.Size > inlinePayload {
+			large[p.ID] = &p.Message
+		}
+	}
+	if err := c.readLarge(ctx, c.tx, large); err != nil || len(large) == 0 {
+		return picks, err
+	}
+	c.news.Left = true
+	cut := make(map[int64]bool) // lanes
+	return slices.DeleteFunc(picks, func(p LanePick) bool {
+		cut[p.Lane] = cut[p.Lane] || large[p.ID] != nil
+		return cut[p.Lane]
+	}), nil
 }
 
 // findRuns looks for lanes and picks the first messages of the free ones, up to the first that may

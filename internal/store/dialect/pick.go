@@ -102,7 +102,7 @@ func (r ClaimRequest) order(picks []Pick) []Pick {
 // PickedIDs returns the ids of picks, in their order.
 func PickedIDs(picks []Pick) []int64 { return Each(picks, func(p Pick) int64 { return p.ID }) }
 
-// Take completes the claim with the recorded picks, and reads what they lack.
+// Take completes the claim with the recorded picks, whose rows are locked, and reads what they lack.
 func (n Names) Take(ctx context.Context, tx bun.IDB, c *Claim, picks []Pick, recorded []int64) error {
 	if len(recorded) < len(picks) {
 		kept := make(map[int64]bool, len(recorded))
@@ -122,6 +122,17 @@ func (n Names) Take(ctx context.Context, tx bun.IDB, c *Claim, picks []Pick, rec
 			large[p.ID] = &c.Messages[i]
 		}
 	}
+	if err := n.readLarge(ctx, tx, large); err != nil {
+		return err
+	}
+	if len(large) > 0 {
+		return fmt.Errorf("payloads: %d of the claimed messages are gone", len(large))
+	}
+	return nil
+}
+
+// readLarge reads what large messages lack. It leaves those in the map whose rows are gone.
+func (n Names) readLarge(ctx context.Context, tx bun.IDB, large map[int64]*Message) error {
 	if len(large) == 0 {
 		return nil
 	}
@@ -138,6 +149,7 @@ func (n Names) Take(ctx context.Context, tx bun.IDB, c *Claim, picks []Pick, rec
 	for _, row := range rows {
 		m := large[row.ID]
 		m.Payload, m.Headers, m.Errors = row.Payload, row.Headers, row.Errors
+		delete(large, row.ID)
 	}
 	return nil
 }

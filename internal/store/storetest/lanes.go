@@ -28,6 +28,7 @@ func laneCases() []testCase {
 		{"messages with keys are counted", laneStats},
 		{"only claims wait for a gate", laneGate},
 		{"who removes others leaves messages with keys alone", laneRemovals},
+		{"a large message that is replaced while it is claimed is left, with those behind it", laneReplaced},
 	}
 }
 

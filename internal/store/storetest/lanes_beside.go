@@ -2,10 +2,14 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
@@ -104,6 +108,54 @@ func laneRemovals(k *kit) {
 	k.must("end the transaction", err)
 	equal(k, "messages left", k.messages(), nil)
 }
+
+// laneReplaced replaces a large message of a key before its payload is read.
+func laneReplaced(k *kit) {
+	if k.db.Stats().MaxOpenConnections == 1 || !k.store.RowLocks() {
+		return
+	}
+	large := k.ofKey("c", "a", 1)
+	large.InsertID, large.Replace = "large", true
+	large.Payload = fmt.Sprintf(`{"key":"a","n":1,"text":%q}`, strings.Repeat("x", 10_000))
+	k.insert(k.ofKey("c", "a", 0))
+	_, err := k.store.Outbox.Insert(k.ctx, k.db, []store.NewMessage{large})
+	if errors.Is(err, errors.ErrUnsupported) {
+		return
+	}
+	k.must("insert", err)
+	k.insert(k.ofKey("c", "a", 2), k.ofKey("c", "b", 0))
+	hooked := k.db.WithQueryHook(&beforeOnce{match: "SELECT id, payload, headers, errors", do: func() {
+		again := large
+		again.MessageID = uuid.New()
+		_, err := k.store.Outbox.Insert(k.ctx, k.db, []store.NewMessage{again})
+		k.must("replace", err)
+	}})
+	c, err := k.store.Claims.Claim(k.ctx, hooked, ofLanes("o", 10, store.Lanes{Source: source("c"), Run: 10}))
+	k.must("claim", err)
+	var got []string
+	for _, m := range c.Messages {
+		got = append(got, string(m.Payload))
+	}
+	slices.Sort(got)
+	equal(k, "claimed", got, []string{k.ofKey("c", "a", 0).Payload, k.ofKey("c", "b", 0).Payload})
+	equal(k, "more to claim", c.News.Left, true)
+}
+
+// beforeOnce does something before the first query with a text in it.
+type beforeOnce struct {
+	match string
+	do    func()
+	once  sync.Once
+}
+
+func (h *beforeOnce) BeforeQuery(ctx context.Context, event *bun.QueryEvent) context.Context {
+	if strings.Contains(event.Query, h.match) {
+		h.once.Do(h.do)
+	}
+	return ctx
+}
+
+func (h *beforeOnce) AfterQuery(context.Context, *bun.QueryEvent) {}
 
 // laneRate has more keys than the rate allows messages.
 func laneRate(k *kit) {
