@@ -122,6 +122,7 @@ func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) 
 		return 0, true, nil
 	}
 	wait = lookEvery
+	var failed error
 	for _, row := range rows {
 		soon := row.StartsAt.Sub(row.Now.Time)
 		if row.LeasedUntil.After(row.Now.Time) {
@@ -139,9 +140,10 @@ func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) 
 			within, r.service.config.DB, store.OperationFilter{ID: row.ID, States: states, Free: true, Idle: string(Canary)}, r.owner, lease,
 		)
 		switch {
-		case err != nil:
+		case err != nil: // the next one may be leased even so
 			w.end()
-			return wait, false, err
+			failed = fmt.Errorf("lease operation %d: %w", row.ID, err)
+			continue
 		case !leased: // it is locked, or another runner was faster
 			w.end()
 			wait = min(wait, time.Second)
@@ -153,7 +155,7 @@ func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) 
 			w.look()
 		})
 	}
-	return wait, false, nil
+	return wait, false, failed
 }
 
 // begin returns the work on an operation, or nil if this runner already does it, cannot do it, or

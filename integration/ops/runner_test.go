@@ -120,6 +120,26 @@ func TestRunnersEndAtEachStatement(t *testing.T) {
 	}
 }
 
+// TestAnOperationThatCannotBeLeased holds up no later one.
+func TestAnOperationThatCannotBeLeased(t *testing.T) {
+	t.Parallel()
+	db := testdb.SQLite(t)
+	a, _ := testapp.NewPoisoned(t, db, 2, testapp.Consumed("c"))
+	a.ProduceMany(3)
+	d := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
+	s := operator.As(d, someone(ops.Administrator))
+	refused := planned(t, s, ops.Requeue, ofConsumer("c"))
+	other := planned(t, s, ops.Cancel, ops.Target{Pending: &admin.Filter{Consumer: "c"}})
+	for _, o := range []ops.Operation{refused, other} {
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Reason: "why"}))
+	}
+	a.Exec(fmt.Sprintf(`CREATE TRIGGER refuse BEFORE UPDATE ON message_operations WHEN NEW.id = %d
+BEGIN SELECT RAISE(ABORT, 'refused'); END`, refused.ID))
+	stop := runner(t, d)
+	defer stop()
+	awaitState(t, s, other.ID, ops.Done)
+}
+
 // TestStopWaitsForTheStep: once a stop has returned nothing changes any more, however far a step was.
 func TestStopWaitsForTheStep(t *testing.T) {
 	t.Parallel()
