@@ -20,7 +20,8 @@ type Health struct {
 	Ready bool `json:"ready"`
 	// LastClaim is when a message processor last claimed messages; zero means not since Run began.
 	LastClaim time.Time `json:"last_claim,omitzero"`
-	// Abandoned names the consumers or projections that ignored their timeout and still run.
+	// Abandoned names the consumers or projections that ignored their timeout and still run, and the
+	// consumers with a layer or upcaster that has not returned a lease and 5 s after the timeout.
 	Abandoned []string `json:"abandoned,omitempty"`
 	// Unprepared is true if a message processor no longer prepares statements, because a connection
 	// has lost one: behind a connection pooler, or after DISCARD ALL. The database then plans each

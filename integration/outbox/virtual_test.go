@@ -93,6 +93,44 @@ func TestHandlerThatIgnoresItsTimeoutIsAbandoned(t *testing.T) {
 	})
 }
 
+func TestALayerThatDoesNotReturnIsReported(t *testing.T) {
+	for name, options := range map[string][]bus.ConsumerOption{"alone": nil, "in a batch": {bus.BatchSize(2)}} {
+		t.Run(name, func(t *testing.T) {
+			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+				release := make(chan struct{})
+				options := append(options, bus.Timeout(3*time.Second))
+				consumer := bus.Consume("c", func(context.Context, order) error { return nil }, options...)
+				if name != "alone" {
+					consumer = bus.ConsumeBatch("c", func(context.Context, []order) error { return nil }, options...)
+				}
+				a := newApp(consumer)
+				a.ProduceAt(ctx, order{ID: "1"})
+				a.ProduceAt(ctx, order{ID: "2"})
+				hangs := func(next bus.Handler) bus.Handler {
+					return func(ctx context.Context, m *bus.Message) error {
+						err := next(ctx, m)
+						<-release
+						return err
+					}
+				}
+				start := time.Now()
+				r := a.StartWith(ctx, outbox.ProcessorConfig{Concurrency: 1, Middleware: []bus.Middleware{hangs}})
+				testapp.Sooner(t, "it is reported", func() bool { return !r.Health().LastClaim.IsZero() && !r.Health().Ready })
+				if took := time.Since(start); took < 38*time.Second || took > 40*time.Second {
+					t.Errorf("reported after %s, want timeout 3s + grace 5s + lease 30s", took)
+				}
+				if got := r.Health().Abandoned; !slices.Equal(got, []string{"c"}) {
+					t.Errorf("abandoned: got %v, want c", got)
+				}
+				close(release)
+				testapp.Sooner(t, "it is ready again", func() bool { return r.Health().Ready })
+				testapp.Sooner(t, "all is consumed", a.Empty)
+				r.MustStop()
+			})
+		})
+	}
+}
+
 func TestDrainNamesConsumersThatDoNotListen(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		release := make(chan struct{})

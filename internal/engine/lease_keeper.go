@@ -69,6 +69,7 @@ const returnedLook = 250 * time.Millisecond
 func (k *leaseKeeper) keep(now time.Time) {
 	for _, w := range k.workers.all {
 		w.overdue(now)
+		w.watchLayers(now)
 	}
 	stale := k.queue.stale(now.Add(-time.Second))
 	for _, t := range stale {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -287,7 +288,13 @@ func (r *run) drain(deadline time.Time) (running []string) {
 			}
 			// A worker cannot abandon a middleware that hangs.
 			if !waitFor(done, stopGrace/2, nil) {
-				return append(r.dispatcher.queue.abandonedConsumers(), r.workers.runningInMiddleware()...)
+				running = r.dispatcher.queue.abandonedConsumers()
+				for _, name := range r.workers.runningInMiddleware() {
+					if !slices.Contains(running, name) { // else it may be reported already
+						running = append(running, name)
+					}
+				}
+				return running
 			}
 		}
 	}

@@ -22,6 +22,15 @@ type worker struct {
 	abandon  chan uint64 // the number of the call to abandon
 	current  atomic.Pointer[task]
 	calling  atomic.Pointer[stoppable] // the context of the call
+	seen     sighting
+}
+
+// sighting is what the lease keeper last saw of a worker.
+type sighting struct {
+	task  *task
+	call  uint64
+	since time.Time
+	stuck string // the consumer once a layer has not returned for long
 }
 
 func newWorker(e *executor) *worker { return &worker{executor: e, abandon: make(chan uint64, 1)} }
@@ -127,6 +136,25 @@ func (w *worker) overdue(now time.Time) {
 	number := w.call.Load()
 	if deadline := w.deadline.Load(); deadline != 0 && int64(now.Sub(w.executor.started)) > deadline {
 		w.giveUp(number)
+	}
+}
+
+// watchLayers counts the worker's consumer as abandoned while a layer of its chain, or an event's
+// upcaster, has not returned for long. That cannot be abandoned itself: it runs on the worker's
+// goroutine.
+func (w *worker) watchLayers(now time.Time) {
+	e, s := w.executor, &w.seen
+	t, call := w.current.Load(), w.call.Load()
+	switch {
+	case t == nil, w.calling.Load() != nil, t != s.task, call != s.call:
+		if s.stuck != "" {
+			e.queue.ended(s.stuck)
+		}
+		*s = sighting{task: t, call: call, since: now}
+	case s.stuck == "" && now.Sub(s.since) > t.consumer.settings.Timeout+abandonGrace+e.config.LeaseDuration:
+		s.stuck = t.consumer.Name()
+		e.queue.abandon(s.stuck)
+		e.config.Logger.Error("a layer of the consume chain or an upcaster does not return", "consumer", s.stuck)
 	}
 }
 
