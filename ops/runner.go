@@ -87,16 +87,20 @@ func (r *Runner) run(ctx context.Context, only int64) error {
 func (r *Runner) poll(ctx context.Context, only int64) {
 	var working sync.WaitGroup
 	defer working.Wait()
-	failing := false
+	var last string
 	for ctx.Err() == nil {
 		wait, over, err := r.take(ctx, only, &working)
 		if over {
 			return
 		}
-		if err != nil && !failing && ctx.Err() == nil {
-			r.service.config.Logger.Warn("operations not read", "error", err.Error())
+		var text string
+		if err != nil {
+			text = err.Error()
 		}
-		failing = err != nil
+		if text != "" && text != last && ctx.Err() == nil {
+			r.service.config.Logger.Warn("operations wait", "error", text)
+		}
+		last = text
 		select {
 		case <-time.After(wait):
 		case <-r.service.started:
@@ -142,7 +146,7 @@ func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) 
 		switch {
 		case err != nil: // the next one may be leased even so
 			w.end()
-			failed = fmt.Errorf("lease operation %d: %w", row.ID, err)
+			failed = errors.Join(failed, fmt.Errorf("lease operation %d: %w", row.ID, err))
 			continue
 		case !leased: // it is locked, or another runner was faster
 			w.end()

@@ -142,13 +142,13 @@ func resumeCommand(a *app) *cobra.Command {
 func probeCommand(a *app) *cobra.Command {
 	x := &consumerChange{
 		app: a, would: "run one message of consumer %q although its breaker is open",
-		said: "Consumer %q tries one message within about a second. If asyncmonolith status then shows an open circuit, the message has failed.",
+		said: "Consumer %q tries one message within about a second. The circuit stays open until a message succeeds: see asyncmonolith status.",
 		done: "probed", do: (*operator.Consumers).Probe,
 	}
 	return x.command(&cobra.Command{
 		Use: "probe NAME", Short: "Try one message of a consumer with an open circuit breaker",
 		Long: `Run one message of a consumer with an open circuit breaker now, before the cooldown ends. If it succeeds, the breaker
-closes and the other messages run. If it fails, the cooldown starts again and is not doubled.`,
+closes and the other messages run. If it fails, the cooldown starts again, doubled as after any failed probe.`,
 		Example: `  asyncmonolith consumers probe charge-card --yes --reason "the provider is back"`,
 	})
 }

@@ -131,6 +131,32 @@ func TestALayerThatDoesNotReturnIsReported(t *testing.T) {
 	}
 }
 
+// TestSlowLayersDoNotHoldBackABatchOfAKey: the layers of a key's messages run one after the other, for longer than half the
+// timeout of those that arrived first.
+func TestSlowLayersDoNotHoldBackABatchOfAKey(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var runs atomic.Int64
+		a := newApp(bus.ConsumeBatch("c", func(_ context.Context, steps []step) error {
+			runs.Add(int64(len(steps)))
+			return nil
+		}, bus.Ordered(bus.BlockKey)))
+		testapp.Must[[]outbox.Receipt](t)(a.Producer.ProduceMany(ctx, a.DB, stepsOf(100, "a")...))
+		slow := func(next bus.Handler) bus.Handler {
+			return func(ctx context.Context, m *bus.Message) error {
+				<-time.After(60 * time.Millisecond)
+				return next(ctx, m)
+			}
+		}
+		start := time.Now()
+		r := a.StartWith(ctx, outbox.ProcessorConfig{Middleware: append(middleware.Default(middleware.Options{}), slow)})
+		testapp.Sooner(t, "all is consumed", a.Empty)
+		r.MustStop()
+		if took := time.Since(start); runs.Load() != 100 || took > 15*time.Second {
+			t.Errorf("got %d runs after %s, want 100 within 15s", runs.Load(), took)
+		}
+	})
+}
+
 func TestDrainNamesConsumersThatDoNotListen(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		release := make(chan struct{})

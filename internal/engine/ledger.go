@@ -93,7 +93,7 @@ func newLedger(batchSize int, fenced *atomic.Int64) *ledger {
 // open enters a claim of n messages; until is when its lease ends at the earliest.
 func (l *ledger) open(parent context.Context, id int64, n int, until time.Time) *lease {
 	ctx, cancel := context.WithCancelCause(parent)
-	entry := &lease{id: id, ctx: ctx, cancel: cancel, open: n}
+	entry := &lease{id: id, ctx: ctx, cancel: cancel, open: n, unsent: make([]store.Result, 0, min(n, finishBatch))}
 	entry.until.Store(&until)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,9 +112,6 @@ func (l *ledger) add(entry *lease, r store.Result) {
 	}
 	if l.unsent == 0 {
 		l.first = time.Now()
-	}
-	if entry.unsent == nil {
-		entry.unsent = make([]store.Result, 0, min(entry.open+1, finishBatch))
 	}
 	entry.unsent = append(entry.unsent, r)
 	l.unsent++

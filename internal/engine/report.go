@@ -54,6 +54,11 @@ func (r *run) health() bus.Health {
 	if last := r.claimer.last.Load(); last != 0 {
 		h.LastClaim = time.Unix(0, last)
 	}
-	h.Ready = h.Err == nil && r.serving.Load() && len(h.Abandoned) < r.processor.config.Concurrency
+	if !r.serving.Load() { // the workers may not be there yet
+		return h
+	}
+	stuck := r.workers.stuck()
+	h.Ready = h.Err == nil && max(len(h.Abandoned), len(stuck)) < r.processor.config.Concurrency
+	h.Abandoned = append(h.Abandoned, stuck...)
 	return h
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -288,13 +287,7 @@ func (r *run) drain(deadline time.Time) (running []string) {
 			}
 			// A worker cannot abandon a middleware that hangs.
 			if !waitFor(done, stopGrace/2, nil) {
-				running = r.dispatcher.queue.abandonedConsumers()
-				for _, name := range r.workers.runningInMiddleware() {
-					if !slices.Contains(running, name) { // else it may be reported already
-						running = append(running, name)
-					}
-				}
-				return running
+				return append(r.dispatcher.queue.abandonedConsumers(), r.workers.runningInMiddleware()...)
 			}
 		}
 	}

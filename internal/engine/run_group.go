@@ -11,9 +11,13 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
 
-// gatherPatience is how long members at the innermost layer wait for the next of their group. Layers
-// that query a database, one message of a key after the other, must not tear a batch apart.
-const gatherPatience = 100 * time.Millisecond
+// Members at the innermost layer wait gatherPatience for the next of their group, and mostGathered in
+// all, but no longer than a quarter of their timeout. Layers that query a database, one message of a key
+// after the other, must not tear a batch apart.
+const (
+	gatherPatience = 100 * time.Millisecond
+	mostGathered   = time.Second
+)
 
 // group is the messages that one worker took at once to share transactions or calls. Each runs its
 // chain on a goroutine of its own up to the innermost layer. There it waits until the worker has
@@ -153,11 +157,13 @@ func (g *group) serve(members []*member) (rest []*member) {
 	return g.transact(members)
 }
 
-// gather waits until every message inside a chain has arrived. Once some have, it waits for the
-// next no longer than gatherPatience.
+// gather waits until every message inside a chain has arrived, or until it is late for those that
+// have.
 func (g *group) gather(waiting []*member) []*member {
-	timer := time.NewTimer(gatherPatience)
+	most := min(mostGathered, g.consumer().settings.Timeout/4)
+	timer := time.NewTimer(min(gatherPatience, most))
 	defer timer.Stop()
+	began := time.Now()
 	for len(waiting) < g.inside {
 		var late <-chan time.Time
 		if len(waiting) > 0 {
@@ -165,8 +171,11 @@ func (g *group) gather(waiting []*member) []*member {
 		}
 		select {
 		case m := <-g.joined:
+			if len(waiting) == 0 {
+				began = time.Now()
+			}
 			waiting = append(waiting, m)
-			timer.Reset(gatherPatience)
+			timer.Reset(max(min(gatherPatience, most-time.Since(began)), 0))
 			g.startNext(m.task)
 		case t := <-g.left:
 			g.leave(t)

@@ -23,6 +23,7 @@ type worker struct {
 	current  atomic.Pointer[task]
 	calling  atomic.Pointer[stoppable] // the context of the call
 	seen     sighting
+	stuck    atomic.Bool // a layer has not returned for long
 }
 
 // sighting is what the lease keeper last saw of a worker.
@@ -30,7 +31,6 @@ type sighting struct {
 	task  *task
 	call  uint64
 	since time.Time
-	stuck string // the consumer once a layer has not returned for long
 }
 
 func newWorker(e *executor) *worker { return &worker{executor: e, abandon: make(chan uint64, 1)} }
@@ -139,22 +139,18 @@ func (w *worker) overdue(now time.Time) {
 	}
 }
 
-// watchLayers counts the worker's consumer as abandoned while a layer of its chain, or an event's
-// upcaster, has not returned for long. That cannot be abandoned itself: it runs on the worker's
-// goroutine.
+// watchLayers marks the worker as stuck while a layer of its chain, or an event's upcaster, has not
+// returned for long. Those cannot be abandoned: they run on the worker's goroutine.
 func (w *worker) watchLayers(now time.Time) {
 	e, s := w.executor, &w.seen
 	t, call := w.current.Load(), w.call.Load()
 	switch {
 	case t == nil, w.calling.Load() != nil, t != s.task, call != s.call:
-		if s.stuck != "" {
-			e.queue.ended(s.stuck)
-		}
 		*s = sighting{task: t, call: call, since: now}
-	case s.stuck == "" && now.Sub(s.since) > t.consumer.settings.Timeout+abandonGrace+e.config.LeaseDuration:
-		s.stuck = t.consumer.Name()
-		e.queue.abandon(s.stuck)
-		e.config.Logger.Error("a layer of the consume chain or an upcaster does not return", "consumer", s.stuck)
+		w.stuck.Store(false)
+	case !w.stuck.Load() && now.Sub(s.since) > t.consumer.settings.Timeout+abandonGrace+e.config.LeaseDuration:
+		w.stuck.Store(true)
+		e.config.Logger.Error("a layer of the consume chain or an upcaster does not return", "consumer", t.consumer.Name())
 	}
 }
 
@@ -212,9 +208,19 @@ func (wp *workerPool) startWorker(w *worker, done *task) {
 	})
 }
 
-func (wp *workerPool) runningInMiddleware() (names []string) {
+func (wp *workerPool) runningInMiddleware() []string {
+	return wp.consumersOf(func(*worker) bool { return true })
+}
+
+// stuck returns the consumers with layers that have not returned for long, one for each worker.
+func (wp *workerPool) stuck() []string {
+	return wp.consumersOf(func(w *worker) bool { return w.stuck.Load() })
+}
+
+// consumersOf returns the consumers of the messages that matching workers run.
+func (wp *workerPool) consumersOf(match func(*worker) bool) (names []string) {
 	for _, w := range wp.all {
-		if t := w.current.Load(); t != nil {
+		if t := w.current.Load(); t != nil && match(w) {
 			names = append(names, t.consumer.Name())
 		}
 	}

@@ -124,11 +124,9 @@ func (s *FlowStore) TakeProbe(ctx context.Context, db bun.IDB, b Breaker, config
 }
 
 // ProbeBreaker lets the first process with a message of the consumer probe an open breaker now. It
-// returns false if none is open. The probe comes before the cooldown has ended, so its failure does not
-// lengthen the cooldown: TakeProbe counts up what is counted down here.
+// returns false if none is open.
 func (s *FlowStore) ProbeBreaker(ctx context.Context, db bun.IDB, names []string) (open bool, err error) {
-	n, err := s.changed(ctx, db, `UPDATE {breakers} SET opened = CASE WHEN open_until > {now} THEN opened - 1 ELSE opened END, open_until = {now}
-WHERE name IN (?) AND open_until IS NOT NULL`, bun.List(names)) // MariaDB assigns from left to right
+	n, err := s.changed(ctx, db, `UPDATE {breakers} SET open_until = {now} WHERE name IN (?) AND open_until IS NOT NULL`, bun.List(names))
 	return n > 0, err
 }
 

@@ -11,7 +11,6 @@ func breakerCases() []testCase {
 	return []testCase{
 		{"runs of the window open a breaker", breakerOpens},
 		{"one process probes, and waits for longer each time", breakerProbes},
-		{"a probe that a person asks for leaves the wait as it is", breakerAsked},
 		{"a clock that is set back neither delays a probe nor keeps counts", breakerSetBack},
 	}
 }
@@ -73,46 +72,6 @@ func breakerProbes(k *kit) {
 		b = rows[0]
 		equal(k, "open until", span(b.OpenUntil.Time), k.in(min(2*wait*time.Second, time.Minute)))
 	}
-}
-
-// breakerAsked asks twice for a probe before the cooldown has ended, and once behind it.
-func breakerAsked(k *kit) {
-	b := k.countRuns(0, 10)
-	ask := func() {
-		k.Helper()
-		for range 2 {
-			open, err := k.store.Flow.ProbeBreaker(k.ctx, k.db, []string{"c"})
-			k.must("ask for a probe", err)
-			equal(k, "open", open, true)
-			k.pass(time.Millisecond)
-		}
-	}
-	take := func(wait time.Duration) {
-		k.Helper()
-		rows, err := k.store.Flow.Breakers(k.ctx, k.db, []string{"c"})
-		k.must("read", err)
-		for _, want := range []bool{true, false} {
-			won, err := k.store.Flow.TakeProbe(k.ctx, k.db, rows[0], breakerConfig())
-			k.must("take the probe", err)
-			equal(k, "won", won, want)
-		}
-		rows, err = k.store.Flow.Breakers(k.ctx, k.db, []string{"c"})
-		k.must("read", err)
-		b = rows[0]
-		equal(k, "open until", span(b.OpenUntil.Time), k.in(wait))
-	}
-	cooldown := b.OpenUntil.Sub(b.OpenedAt.Time)
-	for range 3 {
-		ask()
-		take(cooldown)
-	}
-	k.pass(cooldown)
-	take(2 * cooldown)
-	ask()
-	take(2 * cooldown)
-	k.pass(2*cooldown + time.Millisecond)
-	ask()
-	take(4 * cooldown)
 }
 
 // breakerSetBack has the database's clock set back by an hour, while runs are counted and while the breaker is open.
