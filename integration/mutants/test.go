@@ -52,13 +52,17 @@ func (r *runner) test(ctx context.Context, s suite, program, overlay string, unt
 	return all.String(), line, cmd.Wait()
 }
 
-func (s suite) arguments(failFast bool) []string {
+// arguments are those for the program. Tests of random runs get three tries to catch a mutant.
+func (s suite) arguments(mutated bool) []string {
 	args := []string{"-test.v", "-test.timeout=3m", "-test.run=" + s.tests}
-	if failFast {
+	if mutated {
 		args = append(args, "-test.failfast")
 	}
-	if s.bar != "" {
+	switch {
+	case s.bar != "":
 		args = append(args, "-tier", "short", "-bar", s.bar)
+	case mutated:
+		args = append(args, "-test.count=3")
 	}
 	return args
 }
