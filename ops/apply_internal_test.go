@@ -26,6 +26,25 @@ func (silent) Connect(ctx context.Context) (driver.Conn, error) {
 }
 func (silent) Driver() driver.Driver { return nil }
 
+// away is a service whose database does not answer.
+func away(t *testing.T, c Config) *Service {
+	t.Helper()
+	registry, err := bus.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.DB, c.Registry = bun.NewDB(sql.OpenDB(silent{}), pgdialect.New()), registry
+	t.Cleanup(func() { _ = c.DB.Close() })
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	d, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 // TestKeepGivesUp: who cannot renew a lease ends what it does once that is over, and whoever is done does not wait
 // for a database that does not answer.
 func TestKeepGivesUp(t *testing.T) {
@@ -34,16 +53,7 @@ func TestKeepGivesUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				registry, err := bus.NewRegistry()
-				if err != nil {
-					t.Fatal(err)
-				}
-				db := bun.NewDB(sql.OpenDB(silent{}), pgdialect.New())
-				defer func() { _ = db.Close() }()
-				d, err := New(Config{DB: db, Registry: registry, Logger: slog.New(slog.DiscardHandler)})
-				if err != nil {
-					t.Fatal(err)
-				}
+				d := away(t, Config{})
 				w := &work{Runner: &Runner{service: d, owner: "me"}, id: 1, log: d.config.Logger}
 				within, end := context.WithCancelCause(t.Context())
 				defer end(nil)

@@ -2,11 +2,17 @@ package ops
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
@@ -31,12 +37,78 @@ func (s access) shown(ctx context.Context, c Content) (Content, bool) {
 	if known, ok := s.service.config.Registry.Consumer(c.Consumer); ok && c.PayloadType == "" {
 		c.PayloadType = known.PayloadType()
 	}
-	redact := s.service.config.Redact
-	if redact == nil || s.may(Read, c.Consumer) != nil {
-		return Content{Consumer: c.Consumer, PayloadType: c.PayloadType}, false
+	hidden := Content{Consumer: c.Consumer, PayloadType: c.PayloadType}
+	if s.service.config.Redact == nil || s.may(Read, c.Consumer) != nil {
+		return hidden, false
 	}
 	c.Payload, c.Headers, c.Errors = append([]byte(nil), c.Payload...), maps.Clone(c.Headers), append([]string(nil), c.Errors...)
-	return redact(ctx, c), true
+	if seen, ok := s.redact(ctx, c); ok {
+		return seen, true
+	}
+	return hidden, false
+}
+
+const (
+	// redactTime is how long Config.Redact may take.
+	redactTime = 3 * time.Second
+	// hideTime is how long contents stay hidden after a call took longer: a page of many rows waits once.
+	hideTime = 10 * time.Second
+	// quietTime is the least time between two warnings about Config.Redact.
+	quietTime = time.Minute
+)
+
+// redaction is the state of the calls of [Config].Redact.
+type redaction struct {
+	abandoned atomic.Int32 // calls that have not returned
+
+	mu    sync.Mutex
+	hides time.Time // until then, contents are hidden without a call
+	quiet time.Time // until then, no warning is logged
+}
+
+// redact calls [Config].Redact, unless the last call took too long. ok is false if it returned nothing in time.
+func (s access) redact(ctx context.Context, c Content) (seen Content, ok bool) {
+	r, begun := &s.service.redaction, time.Now()
+	r.mu.Lock()
+	hides := begun.Before(r.hides)
+	r.mu.Unlock()
+	if hides {
+		return Content{}, false
+	}
+	seen, err := isolate.Ask(ctx, "Config.Redact", &r.abandoned, redactTime, func(ctx context.Context) (Content, error) {
+		return s.service.config.Redact(ctx, c), nil
+	})
+	ended := time.Now()
+	late := ended.Sub(begun) >= redactTime
+	switch {
+	case late && err == nil:
+		err = isolate.ErrTimeout
+	case err == nil:
+		return seen, true
+	}
+	if r.failed(ended, late) {
+		why := err.Error()
+		if p, panicked := errors.AsType[*bus.PanicError](err); panicked { // its value may have contents
+			why = fmt.Sprintf("panic with a %T: %s", p.Value, p.Stack)
+		}
+		s.service.config.Logger.Warn("content hidden because Config.Redact failed",
+			"consumer", c.Consumer, "payload_type", c.PayloadType, "error", why)
+	}
+	return Content{}, false
+}
+
+// failed notes a call that failed, and reports whether to log it.
+func (r *redaction) failed(now time.Time, late bool) (log bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if late {
+		r.hides = now.Add(hideTime)
+	}
+	if now.Before(r.quiet) {
+		return false
+	}
+	r.quiet = now.Add(quietTime)
+	return true
 }
 
 // ErrRedacted is returned for an edit of a message, or a search, that needs a payload, header or
@@ -55,7 +127,7 @@ func (s access) maySearch(ctx context.Context, part Content) error {
 	}
 	seen, shown := s.shown(ctx, part)
 	if !shown {
-		return fmt.Errorf("%w: Config.Redact is nil, so contents cannot be searched", ErrRedacted)
+		return fmt.Errorf("%w: Config.Redact is nil or failed, so contents cannot be searched", ErrRedacted)
 	}
 	if !maps.Equal(seen.Headers, part.Headers) || len(seen.Errors) != len(part.Errors) ||
 		len(part.Errors) > 0 && seen.Errors[0] != part.Errors[0] {

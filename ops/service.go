@@ -29,7 +29,9 @@ type Config struct {
 	// Registry has the tables, and this program's consumers, if any. It is required.
 	Registry *bus.Registry
 	// Redact returns what an operator may see of a [Content]. Nil hides everything; [ShowAll] shows
-	// everything. Redact may be called concurrently and should not panic.
+	// everything. Redact may be called concurrently. If it panics or takes longer than 3 s, the content
+	// is hidden and a warning without contents is logged. After a call that took longer, all contents are
+	// hidden for 10 s. Respect the context: while four calls have not returned, all contents are hidden.
 	//
 	// A search for an error text or a header could reveal hidden content. So Redact is called with
 	// the searched content, also of each consumer and payload type that could match. Unless it returns
@@ -64,6 +66,7 @@ type Service struct {
 	started     chan struct{} // wakes a Runner of this service
 	overview    overview.Cache[Operation, Finding]
 	unanswered  atomic.Int32 // calls of Audit and Allow that have not returned
+	redaction   redaction
 }
 
 const (

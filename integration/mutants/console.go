@@ -95,7 +95,8 @@ func contentMutants() []mutant {
 	hidden := inConsole("TestAttack22WhatIsHidden")
 	return []mutant{
 		{"console 22: contents are shown without Redact",
-			in("ops.access.shown", before("if redact == nil || …", "if redact == nil { redact = ShowAll }")), hidden, `shows what is hidden`},
+			in("ops.access.shown", before("if s.service.config.Redact == nil || …", "if s.service.config.Redact == nil { return c, true }")),
+			hidden, `shows what is hidden`},
 		{"console 22: hidden errors can be guessed",
 			in("ops.access.maySearch", replace("len(part.Errors)+len(part.Headers)", "len(part.Headers)")),
 			hidden, `a viewer can guess what is hidden`},

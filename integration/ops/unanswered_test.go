@@ -3,7 +3,9 @@ package ops_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/operator"
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
 )
 
 // TestAnAuditThatHangsRefusesTheChange, rolls it back and keeps nothing else from the database.
@@ -60,6 +63,28 @@ func TestAnAuditThatPanicsRefusesTheChange(t *testing.T) {
 		}
 		if n := a.Count("SELECT count(*) FROM paused_consumers"); n != 0 {
 			t.Error("it is paused")
+		}
+	})
+}
+
+// TestARedactThatPanicsHidesContents, also from a search and from the log, whatever it panics with.
+func TestARedactThatPanicsHidesContents(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, log := hiding(t, db), &testapp.Lines{}
+		d := serviceOf(t, db, a.Registry, func(c *ops.Config) {
+			c.Logger = log.Logger()
+			c.Redact = func(_ context.Context, c ops.Content) ops.Content { panic(fmt.Sprint(c, " ", secret)) }
+		})
+		s := operator.As(d, someone(ops.Administrator))
+		if shown := everything(t, s); strings.Contains(shown, secret) || !strings.Contains(shown, `"c"`) {
+			t.Errorf("got %s, want all but the secret", shown)
+		}
+		if _, _, err := s.Poisoned().List(t.Context(), poison.Filter{Error: secret}, admin.Page{}); !errors.Is(err, ops.ErrRedacted) {
+			t.Errorf("search: got error %v, want ErrRedacted", err)
+		}
+		if got := log.String(); strings.Count(got, "Config.Redact failed") != 1 || strings.Contains(got, secret) {
+			t.Errorf("log: got %s, want one warning without the secret", got)
 		}
 	})
 }
