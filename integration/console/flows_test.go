@@ -280,3 +280,43 @@ func TestABegunChangeIsClosed(t *testing.T) {
 		t.Error("want it closed")
 	}
 }
+
+// TestTryingOneMessage of a consumer whose circuit breaker is open: the button stores the request, for the processors to see.
+func TestTryingOneMessage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, inWorld(t, "normal"), ops.Operator, named("ada"))
+	const question, button = "confirm?consumer=consumer-02&do=probe", `href="confirm?consumer=consumer-02&amp;do=probe">Try one now`
+	form := url.Values{"do": {"probe"}, "consumer": {"consumer-02"}, "reason": {"the mail server is back"}}
+	due := func() int {
+		return count(t, s.db, "SELECT count(*) FROM message_breakers WHERE name = 'consumer-02' AND open_until <= ?", s.ago(0))
+	}
+	refused := func(who string) {
+		t.Helper()
+		if a := s.post("do", form); a.status != http.StatusForbidden || due() != 0 {
+			t.Errorf("%s: got %s, want status 403 and no request", who, a)
+		}
+	}
+	s.as(ops.Viewer)
+	if strings.Contains(s.must("consumer?name=consumer-02").body, button) {
+		t.Error("a viewer has the button")
+	}
+	refused("a viewer")
+	s.as(ops.Operator)
+	s.allow = func(a ops.Action, consumer string) bool { return a != ops.Probe || consumer != "consumer-02" }
+	refused("who may not do it to this consumer")
+	s.allow = nil
+	for _, path := range []string{"consumer?name=consumer-02", "doctor"} {
+		if page := s.must(path).body; !strings.Contains(page, button) {
+			t.Errorf("%s: want the button in %s", path, page)
+		}
+	}
+	s.reads("the question", question, texts{[]string{"Probe consumer-02?", "One message runs now"}, nil})
+	if a := s.post("do", form); a.status != http.StatusSeeOther || a.header.Get("Location") != "consumer?name=consumer-02" || due() != 1 {
+		t.Errorf("got %s and %d requests, want one, and the page of the consumer", a, due())
+	}
+	s.reads("the audit", "operations", texts{[]string{"probe", "the mail server is back", "ada"}, nil})
+	form.Set("consumer", "consumer-03")
+	if a := s.post("do", form); a.status != http.StatusConflict || !strings.Contains(a.body, "is not open") {
+		t.Errorf("one that is closed: got %s, want status 409", a)
+	}
+}
