@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -86,6 +88,10 @@ func (n *noted) Helper() {}
 func (n *noted) Errorf(format string, args ...any) {
 	n.failures = append(n.failures, fmt.Sprintf(format, args...))
 }
+func (n *noted) Fatalf(format string, args ...any) {
+	n.Errorf(format, args...)
+	runtime.Goexit()
+}
 
 func TestGivenWhenThenFails(t *testing.T) {
 	t.Parallel()
@@ -100,4 +106,38 @@ func TestGivenWhenThenFails(t *testing.T) {
 	if len(n.failures) != 7 || !strings.Contains(n.failures[0], "want [{Amount:5}]") || !strings.Contains(n.failures[6], "use Then") {
 		t.Errorf("failures: got %q, want seven", n.failures)
 	}
+}
+
+// TestStatesThatSnapshotsWouldLoseAreRefused by their type at once, and otherwise with the event that makes them.
+func TestStatesThatSnapshotsWouldLoseAreRefused(t *testing.T) {
+	t.Parallel()
+	type limited struct{ limit int }
+	for name, test := range map[string]struct {
+		try  func(testing.TB, decider.Snapshots)
+		says string
+	}{
+		"by type": {func(t testing.TB, s decider.Snapshots) {
+			bustest.Decider(t, keeping(s, func(_ limited, e withdrawn) limited { return limited{e.Amount} }))
+		}, "limited.limit is not exported"},
+		"by value": {func(t testing.TB, s decider.Snapshots) {
+			bustest.Decider(t, keeping(s, func(float64, withdrawn) float64 { return math.NaN() })).Given(withdrawn{4})
+		}, "bustest: Given: state 0: the state cannot be encoded"},
+	} {
+		for every, want := range []int{0, 1} {
+			n, over := &noted{TB: t}, make(chan struct{})
+			go func() {
+				defer close(over)
+				test.try(n, decider.Snapshots{Every: every})
+			}()
+			if <-over; len(n.failures) != want || want > 0 && !strings.Contains(n.failures[0], test.says) {
+				t.Errorf("%s, a snapshot every %d events: got failures %q, want %d: %s", name, every, n.failures, want, test.says)
+			}
+		}
+	}
+}
+
+// keeping is a decider with snapshots and some state.
+func keeping[S any](s decider.Snapshots, evolve func(S, withdrawn) S) decider.Decider[S, int, withdrawn] {
+	return decider.Decider[S, int, withdrawn]{Category: "till", Snapshots: s, Evolve: evolve,
+		Decide: func(context.Context, S, int) ([]withdrawn, error) { return nil, nil }}
 }

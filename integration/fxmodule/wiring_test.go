@@ -241,6 +241,22 @@ func TestFxSaysWhatTelemetryThereIs(t *testing.T) {
 	}
 }
 
+// TestFxWarnsWithoutConsumers: a forgotten fxmodule.Consumers would else be silence.
+func TestFxWarnsWithoutConsumers(t *testing.T) {
+	t.Parallel()
+	some := fxmodule.Consumers(bus.Consume("c", func(context.Context, order) error { return nil }))
+	for name, test := range map[string]struct {
+		option fx.Option
+		want   int
+	}{"none": {fx.Options(), 1}, "one": {some, 0}} {
+		log := &testapp.Lines{}
+		fxtest.New(t, fx.Supply(testdb.SQLite(t), log.Logger()), fxmodule.Module, fxmodule.Migrate(), test.option).RequireStart().RequireStop()
+		if got := log.String(); strings.Count(got, `level=WARN msg="no consumers are registered`) != test.want {
+			t.Errorf("%s: got %s, want %d warnings", name, got, test.want)
+		}
+	}
+}
+
 // TestFxTelemetryConfigReachesTheChains has every run be a trace of its own.
 func TestFxTelemetryConfigReachesTheChains(t *testing.T) {
 	t.Parallel()
