@@ -322,15 +322,16 @@ func claimRaised(k *kit) {
 	for range 20 {
 		k.insert(k.message("plain"))
 	}
-	k.raises(func(rate store.Rate) store.ClaimRequest {
+	k.raises(0, func(rate store.Rate) store.ClaimRequest {
 		r := request("o", want("plain", 20))
 		r.Limit, r.Rate = 20, &rate
 		return r
 	})
 }
 
-// raises has ten hours of a rate used, then sixty times as much allowed, and then the clock set back.
-func (k *kit) raises(ask func(store.Rate) store.ClaimRequest) {
+// raises has ten hours of a rate used, then sixty times as much allowed, and then the clock set back. The wait
+// that is told follows at once, even before a claim.
+func (k *kit) raises(lane int64, ask func(store.Rate) store.ClaimRequest) {
 	k.Helper()
 	k.pass(time.Hour) // all are due although the clock is set back
 	for _, step := range []struct {
@@ -339,7 +340,14 @@ func (k *kit) raises(ask func(store.Rate) store.ClaimRequest) {
 	}{{0, time.Hour, 10}, {0, time.Minute, 0}, {3 * time.Minute, time.Minute, 3}, {-time.Hour, time.Minute, 0},
 		{2 * time.Minute, time.Minute, 2}} {
 		k.pass(step.pass)
-		c := k.claim(ask(store.Rate{Name: "r", N: 1, Per: step.per, Burst: 10}))
+		rate, told := store.Rate{Name: "r", N: 1, Per: step.per, Burst: 10}, time.Duration(0)
+		if step.want == 0 {
+			told = step.per
+		}
+		wait, err := k.store.Flow.RateWait(k.ctx, k.db, rate, lane)
+		k.must("rate", err)
+		equal(k, "wait at "+k.now(), wait, told)
+		c := k.claim(ask(rate))
 		equal(k, "claimed at "+k.now()+" of one in "+step.per.String(), len(c.Messages), step.want)
 		if c.ID != 0 {
 			k.finish("o", c.ID)

@@ -279,7 +279,7 @@ func raisedKeyRates(k *kit) {
 	for n := range 20 {
 		k.insert(k.ofTenant("a", n))
 	}
-	k.raises(func(rate store.Rate) store.ClaimRequest { return ofLanes("o", 20, perKey(100, &rate)) })
+	k.raises(store.Lane("a"), func(rate store.Rate) store.ClaimRequest { return ofLanes("o", 20, perKey(100, &rate)) })
 }
 
 // orderedRates has runs of a key end where its rate does.
