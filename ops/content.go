@@ -85,6 +85,8 @@ func (s access) redact(ctx context.Context, c Content) (seen Content, ok bool) {
 		err = isolate.ErrTimeout
 	case err == nil:
 		return seen, true
+	case ctx.Err() != nil: // the request has ended
+		return Content{}, false
 	}
 	if r.failed(ended, late) {
 		why := err.Error()
