@@ -220,7 +220,7 @@ func TestDeclined(t *testing.T) {
 	shop := &guide.Shop{Cards: cards, Open: func() bool { return true }}
 	ctx := bus.ContextWithMessage(t.Context(), &bus.Message{ID: uuid.UUID{15: 1}, Attempt: 1})
 	err := shop.ChargeCard(ctx, guide.OrderPlaced{OrderID: "o-1"})
-	if bus.OutcomeOf(err).Outcome != bus.Condemned {
+	if bus.OutcomeOf(err).Outcome != bus.Condemned { // poisoned once the processor has stored it
 		t.Errorf("declined: got %v, want it poisoned", err)
 	}
 }

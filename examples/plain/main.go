@@ -101,7 +101,7 @@ func wire(ctx context.Context, db *bun.DB, consumers ...bus.Consumer) (*parts, e
 	p.messages, errs[4] = outbox.NewProcessor(db, registry, outbox.ProcessorConfig{})
 	p.schedules, errs[5] = schedule.NewProcessor(db, registry, p.Producer, schedule.ProcessorConfig{})
 	p.Service, errs[6] = ops.New(ops.Config{DB: db, Registry: registry})
-	p.operations, errs[7] = ops.NewRunner(p.Service, nil)
+	p.operations, errs[7] = ops.NewRunner(p.Service, nil) // or its *projection.Runner, to rebuild projections
 	return p, errors.Join(errs[:]...)
 }
 
