@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -35,8 +36,14 @@ func (p *Producer) deliverIn(
 	ctx context.Context, st *store.Store, db bun.IDB, batch []*bus.Message, record recorder,
 ) (receipts map[uuid.UUID]Receipt, err error) {
 	receipts = make(map[uuid.UUID]Receipt, len(batch))
+	var wakeups *txn.Wakeups // of a transaction of the library's own
 	send := func(ctx context.Context, db bun.IDB) error {
 		return access.RunProduce(ctx, p.chain, batch, func(ctx context.Context, batch []*bus.Message) error {
+			if wakeups != nil && slices.ContainsFunc(batch, delaysOthers) {
+				if err := txn.Bound(ctx, db.(bun.Tx), layersIdle); err != nil {
+					return err
+				}
+			}
 			return p.write(ctx, st, db, batch, record, receipts)
 		})
 	}
@@ -44,13 +51,12 @@ func (p *Producer) deliverIn(
 		return receipts, send(ctx, db)
 	}
 	// A layer may send a batch in parts, and fail after the inner layers have written.
-	var wakeups *txn.Wakeups
 	var asGiven []*bus.Message
 	if _, isTx := db.(bun.Tx); !isTx {
 		ctx, wakeups = txn.WithWakeups(ctx)
 		asGiven = store.Each(batch, access.Clone)
 	}
-	// It holds rows of its own only, so a bound is not worth a statement more.
+	// Rows that no other transaction waits for are not worth the statement of a bound.
 	err = txn.InTx(txn.WithIdle(ctx, 0), db, func(tx bun.Tx) error {
 		clear(receipts)
 		for i := range asGiven { // undo changes by layers if the transaction is repeated
@@ -63,6 +69,13 @@ func (p *Producer) deliverIn(
 	}
 	return receipts, err
 }
+
+// layersIdle is how long a layer may take after it has written rows that others wait for.
+const layersIdle = 15 * time.Second
+
+// delaysOthers reports whether other transactions wait for one that has written the message: those that write its insert id, or end
+// its group.
+func delaysOthers(m *bus.Message) bool { return m.InsertID != "" || m.Group != "" }
 
 // WhenDone produces the payload once no member of the group is pending: each one was consumed,
 // discarded, cancelled or deleted. A group without members is done at once. group is the result of

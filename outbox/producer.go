@@ -27,7 +27,8 @@ import (
 // ProducerConfig configures a [Producer]. The zero value works.
 type ProducerConfig struct {
 	// Middleware is the application's layers of the produce chain, first outermost. They wrap the
-	// batch, between validation and insert. Defaults to none.
+	// batch, between validation and insert. In a transaction of its own, PostgreSQL rolls a batch with
+	// insert ids or groups back if a layer takes longer than 15 s after the insert. Defaults to none.
 	Middleware []bus.ProduceMiddleware
 	// Telemetry wraps the whole chain after validation. Defaults to none.
 	Telemetry bus.ProduceMiddleware

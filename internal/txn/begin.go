@@ -49,13 +49,23 @@ func RunOwn(ctx context.Context, db bun.IDB, fn func(ctx context.Context, tx bun
 		if longer, ok := ctx.Value(idleKey{}).(time.Duration); ok {
 			idle = longer
 		}
-		if bound := habitsOf(tx).bound; bound != "" && idle > 0 {
-			if _, err := tx.NewRaw(fmt.Sprintf(bound, idle.Milliseconds())).Exec(ctx); err != nil {
+		if idle > 0 {
+			if err := Bound(ctx, tx, idle); err != nil {
 				return err
 			}
 		}
 		return fn(ctx, tx)
 	})
+}
+
+// Bound has the server end a transaction of the library's own when its client is idle in it for so long, if the database can.
+func Bound(ctx context.Context, tx bun.Tx, idle time.Duration) error {
+	bound := habitsOf(tx).bound
+	if bound == "" {
+		return nil
+	}
+	_, err := tx.NewRaw(fmt.Sprintf(bound, idle.Milliseconds())).Exec(ctx)
+	return err
 }
 
 // Begin begins a READ COMMITTED transaction in which functions of the application run. It ends with
