@@ -89,6 +89,10 @@ fuzz: ## Run each fuzz target for FUZZTIME (30s), on a throw-away PostgreSQL and
 mutants: ## Break the library on purpose, and check that the tests report it (10 minutes)
 	@$(TEST_DATABASES) go run ./integration/mutants $(MUTANTS_ARGS)
 
+.PHONY: freeze
+freeze: ## Stop a process at each statement of the library's transactions: others go on in time (15 minutes)
+	@cd integration && env ASYNCMONOLITH_TEST_IN_MEMORY=1 ../$(WITH_POSTGRES) go test -count=1 -timeout 60m -run '^TestAFrozenClient' ./txn -args -freeze.all $(FREEZE_ARGS)
+
 .PHONY: relay-test
 relay-test: ## Run the adapters of brokers on clusters of RabbitMQ and NATS (5 minutes)
 	@scripts/need-gcc.sh

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -26,7 +27,7 @@ import (
 var (
 	freezeAll  = flag.Bool("freeze.all", false, "stop a process at every place, instead of some")
 	freezeSeed = flag.Uint64("freeze.seed", uint64(time.Now().UnixNano()), "chooses the places")
-	freezeAt   = flag.String("freeze.at", "", "only places with this text")
+	freezeAt   = flag.String("freeze.at", "", "only places that match this regular expression")
 )
 
 const (
@@ -66,9 +67,7 @@ func TestAFrozenClientDelaysOthersForABoundedTime(t *testing.T) {
 	places := placesOf(t)
 	t.Logf("%d places; -freeze.seed=%d", len(places), *freezeSeed)
 	if !timed() {
-		chooser := rand.New(rand.NewPCG(*freezeSeed, 0))
-		chooser.Shuffle(len(places), func(i, j int) { places[i], places[j] = places[j], places[i] })
-		places = places[:min(freezeSome, len(places))]
+		places = some(places)
 	}
 	var all sync.WaitGroup
 	var looked atomic.Int64
@@ -89,26 +88,70 @@ func TestAFrozenClientDelaysOthersForABoundedTime(t *testing.T) {
 	}
 }
 
-// placesOf has a process tell the places that there are: all that it comes to until there is nothing new for a while.
+// some are places of different transactions, so that one of few statements is as likely as one of many.
+func some(places []string) (chosen []string) {
+	of := make(map[string][]string) // by what the transaction begins with
+	for _, place := range places {
+		tx, _, _ := strings.Cut(place, " | ")
+		of[tx] = append(of[tx], place)
+	}
+	transactions := slices.Sorted(maps.Keys(of))
+	chooser := rand.New(rand.NewPCG(*freezeSeed, 0))
+	chooser.Shuffle(len(transactions), func(i, j int) { transactions[i], transactions[j] = transactions[j], transactions[i] })
+	for _, tx := range transactions[:min(freezeSome, len(transactions))] {
+		chosen = append(chosen, of[tx][chooser.IntN(len(of[tx]))])
+	}
+	return chosen
+}
+
+// placesOf has a process tell the places that there are: all that it comes to until there is nothing new for a while, and each
+// kind of transaction was there.
 func placesOf(t *testing.T) (places []string) {
 	t.Helper()
+	only := testapp.Must[*regexp.Regexp](t)(regexp.Compile(*freezeAt))
 	t.Run("list", func(t *testing.T) {
 		b := newBeside(t)
 		defer b.stop()
 		p := startFrozen(t, b.dsn, "")
 		defer p.kill()
-		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		var all []string
+		missing := kinds()
+		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline) || len(missing) > 0; {
 			place, ok := p.next(t, 4*time.Second)
-			if !ok {
+			if !ok && (len(missing) == 0 || time.Now().After(deadline.Add(time.Minute))) {
 				break
 			}
-			if strings.Contains(place, *freezeAt) {
-				places = append(places, place)
-			}
+			all = append(all, place)
+			missing = slices.DeleteFunc(missing, func(kind *regexp.Regexp) bool { return kind.MatchString(place) })
 		}
+		for _, kind := range missing {
+			t.Errorf("no place of %d matches %s", len(all), kind)
+		}
+		places = slices.DeleteFunc(all, func(place string) bool { return place == "" || !only.MatchString(place) })
 	})
 	slices.Sort(places)
 	return places
+}
+
+// kinds match places of each transaction that the services have. Steps, leases and what is pruned are single statements.
+func kinds() (all []*regexp.Regexp) {
+	for _, kind := range []string{
+		`^INSERT INTO "inbox_messages".* \| INSERT INTO "consumer_messages"`,               // of a receiver
+		`^INSERT INTO "inbox_messages".* \| INSERT INTO "events"`,                          // into the log
+		`^INSERT INTO "inbox_messages".* \| UPDATE "event_subscriptions"`,                  // with a lease
+		`^UPDATE "event_subscriptions" SET position.* \| INSERT INTO "event_parked"`,       // of a log forwarder
+		`^SELECT shard FROM "event_subscriptions".* \| DELETE FROM "event_parked"`,         // of its rewind
+		`^SELECT pg_advisory_xact_lock.* \| INSERT INTO "event_subscriptions"`,             // of its start
+		`^INSERT INTO "message_groups"`,                                                    // of WhenDone
+		`^SELECT name FROM "message_groups".* SKIP LOCKED \| DELETE FROM "message_groups"`, // of the end of a group
+		`\| INSERT INTO "consumed_messages"`,                                               // of a transactional consumer that keeps
+		`\| PREPARE asyncmonolith_settle_\w*keep`,                                          // of the others
+		`\| SELECT .* FROM "consumed_messages".* FOR UPDATE`,                               // of a repetition
+		`handing_off.* \| SAVEPOINT \w+; INSERT INTO "message_claims"`,                     // of a hand-off
+	} {
+		all = append(all, regexp.MustCompile(kind))
+	}
+	return all
 }
 
 // freezeTries is how often a place may look bad: a busy machine holds somebody up now and then, a lock does each time.
@@ -145,7 +188,8 @@ func freezeOnce(t *testing.T, place string) (wrong []string) {
 		t.Skip("it did not come there again")
 	}
 	begun := time.Now()
-	return append(b.watch(), b.ended(pid, place, begun)...)
+	close(b.serve) // the other has the leases
+	return append(b.watch(place), b.ended(pid, place, begun)...)
 }
 
 // ended sees that the server has ended the transaction that stands still, unless that has but begun, and so holds nothing.
@@ -156,6 +200,10 @@ func (b *beside) ended(pid, place string, begun time.Time) (wrong []string) {
 		return nil
 	case strings.Contains(place, "AS idle"): // for a function of the application
 		bound = functionIdle
+	case strings.Contains(place, receives): // for layers of it, too
+		bound = receiveIdle
+	case strings.HasPrefix(place, layers):
+		bound = layersIdle
 	case strings.Contains(place, `"scheduled_messages"`) && strings.Contains(place, "SKIP LOCKED"): // for layers of it
 		bound = scheduleIdle
 	}
@@ -289,7 +337,8 @@ func (b *beside) answered(a answered) {
 		b.waited[a.place()] = max(b.waited[a.place()], a.took)
 	}
 	said, ok := errors.AsType[*pgconn.PgError](a.err)
-	inVain := ok && said.Code == "55P03" || a.tx == "" && errors.Is(a.err, context.DeadlineExceeded) || errors.Is(a.err, context.Canceled)
+	inTime := a.tx == "" || strings.Contains(a.tx, receives) // for which a receiver does not wait as long as it may take
+	inVain := ok && said.Code == "55P03" || inTime && errors.Is(a.err, context.DeadlineExceeded) || errors.Is(a.err, context.Canceled)
 	if a.err != nil && !inVain && a.text != "ROLLBACK" { // whose cause is in the list
 		b.failures = append(b.failures, fmt.Sprintf("%s: %v", a.text, a.err))
 	}
@@ -302,16 +351,25 @@ func allowed(what string) time.Duration {
 		return scheduleIdle
 	case "projection":
 		return functionIdle
+	case "receiver":
+		return receiveIdle
+	case "log receiver":
+		return logReceiverLease
+	case "forwarder":
+		return forwarderLease
 	default:
 		return ownBound
 	}
 }
 
 // watch has it produce for longer than the bound, waits until everything is consumed, and returns what was wrong.
-func (b *beside) watch() (wrong []string) {
+func (b *beside) watch(place string) (wrong []string) {
 	begun := time.Now()
 	b.mu.Lock()
 	b.since, b.stall = begun, 0
+	for _, what := range []string{"log receiver", "forwarder"} { // the one that stands still may have been the only one until now
+		b.last[what] = begun
+	}
 	b.mu.Unlock()
 	<-time.After(freezeLoad)
 	b.stopLoad()
@@ -323,7 +381,7 @@ func (b *beside) watch() (wrong []string) {
 		}
 	}
 	b.unloaded = true
-	fired, whole := b.last["schedule"], freezeWhole+freezeMargin+freezeSweeps*b.stall
+	whole := freezeWhole + freezeMargin + freezeSweeps*b.stall
 	if !timed() {
 		whole = freezeAnyhow
 	}
@@ -334,19 +392,43 @@ func (b *beside) watch() (wrong []string) {
 		wrong = append(wrong, fmt.Sprintf("after %s this is not consumed: %s", whole, left))
 	}
 	emptied := time.Since(begun)
-	patience := scheduleIdle + freezePatience
+	for _, what := range goOn(place) {
+		wrong = append(wrong, b.goesOn(what, begun)...)
+	}
+	return append(wrong, b.judge(emptied)...)
+}
+
+// goOn is what goes on without load, or has the log to publish, and may wait for a process that stands still at a place.
+func goOn(place string) []string {
+	switch {
+	case strings.Contains(place, receives):
+		return []string{"schedule", "receiver", "log receiver"}
+	case strings.Contains(place, `"event_subscriptions"`) && !strings.Contains(place, "AS idle"):
+		return []string{"schedule", "log receiver", "forwarder"}
+	}
+	return []string{"schedule"}
+}
+
+// goesOn sees that something goes on now, or has come to an end.
+func (b *beside) goesOn(what string, begun time.Time) (wrong []string) {
+	patience, from := allowed(what)+freezePatience, time.Now()
 	if !timed() {
 		patience = freezeAnyhow
 	}
-	goesOn := await(patience, func() bool {
+	goes := func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return b.last["schedule"].After(fired)
-	})
-	if !goesOn {
-		wrong = append(wrong, fmt.Sprintf("the schedule has not fired for %s", time.Since(fired)))
+		return b.last[what].After(from)
 	}
-	return append(wrong, b.judge(emptied)...)
+	if what == "forwarder" {
+		goes = func() bool {
+			return b.app.Count("SELECT count(*) FROM event_subscriptions WHERE name = 'relay:ledger' AND position < (SELECT position FROM event_head)") == 0
+		}
+	}
+	if !await(patience, goes) {
+		wrong = append(wrong, fmt.Sprintf("%s: nothing for %s", what, time.Since(begun)))
+	}
+	return wrong
 }
 
 // await waits for a condition, but not for ever.
@@ -371,7 +453,7 @@ func (b *beside) left() string {
 WHERE m.available_after <= statement_timestamp() AND m.consumer_type NOT IN ('later', 'poisoned', 'schedule') GROUP BY m.consumer_type
 UNION ALL SELECT 'a session ' || state || ' for ' || date_trunc('second', clock_timestamp() - state_change) || ': ' || left(query, 60) FROM pg_stat_activity
 WHERE datname = current_database() AND xact_start < clock_timestamp() - interval '1 s' AND EXISTS (SELECT 1 FROM consumer_messages WHERE available_after <= statement_timestamp() AND consumer_type NOT IN ('later', 'poisoned', 'schedule'))
-UNION ALL SELECT 'shard ' || shard || ' ' || status || COALESCE(last_error, '') FROM event_subscriptions WHERE position < (SELECT position FROM event_head)
+UNION ALL SELECT 'shard ' || shard || ' ' || status || COALESCE(last_error, '') FROM event_subscriptions WHERE name = 'p' AND position < (SELECT position FROM event_head)
 UNION ALL SELECT 'events without number' WHERE EXISTS (SELECT 1 FROM events WHERE position IS NULL)`).Scan(context.Background(), &rows)
 	if err != nil {
 		return err.Error()
@@ -394,7 +476,14 @@ func (b *beside) judge(emptied time.Duration) (wrong []string) {
 		}
 	}
 	for text, took := range b.waited {
-		if most := ownBound + b.margin(); took > most {
+		most := ownBound + b.margin()
+		switch {
+		case strings.HasPrefix(text, receives):
+			most += receiveIdle - ownBound
+		case strings.HasPrefix(text, layers):
+			most += layersIdle - ownBound
+		}
+		if took > most {
 			say("a statement took %s, want %s at most: %s", took, most, text)
 		}
 		b.app.Logf("waited %s: %s", took, text)
@@ -451,6 +540,7 @@ func runFrozen(dsn, at string) error {
 	if err != nil {
 		return err
 	}
+	close(w.serve)
 	return w.run(context.Background(), context.Background())
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/ops"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/poison"
+	"github.com/asyncmonolith/asyncmonolith-go/relay"
 	"github.com/asyncmonolith/asyncmonolith-go/schedule"
 )
 
@@ -25,7 +26,7 @@ const (
 	worldLease   = 2 * time.Second
 	worldPoll    = 250 * time.Millisecond
 	worldTimeout = time.Second // of each function
-	worldConns   = 10
+	worldConns   = 15
 	callTimeout  = 30 * time.Second
 	// applicationsOwn begins a transaction of the application, which nobody bounds but itself.
 	applicationsOwn = "SELECT 'of the application', set_config('idle_in_transaction_session_timeout', '2s', true)"
@@ -48,26 +49,35 @@ func (happened) PayloadType() string { return "happened" }
 // world is a program that uses all of the library that has transactions of its own: the one that is stopped in the middle of one,
 // and the one beside it.
 type world struct {
-	db        *bun.DB
-	registry  *bus.Registry
-	producer  *outbox.Producer
-	log       *eventlog.Log
-	scheduler *schedule.Scheduler
-	session   *operator.Session
-	service   *ops.Service
-	runs      []func(context.Context) error
-	progress  func(what string)
-	failed    func(error) // of a call of its own
+	db         *bun.DB
+	registry   *bus.Registry
+	producer   *outbox.Producer
+	log        *eventlog.Log
+	scheduler  *schedule.Scheduler
+	session    *operator.Session
+	service    *ops.Service
+	layered    *outbox.Producer // with a layer of the application
+	forwarding *relay.Runner    // of the log
+	runs       []func(context.Context) error
+	services   []func(context.Context) error // which hold leases
+	serve      chan struct{}                 // closed once they are to run
+	load       context.Context               // while it lasts, there is more to do
+	progress   func(what string)
+	failed     func(error) // of a call of its own
 }
 
 // newWorld makes one that tells which consumer has done something, and which of its own calls have failed.
 func newWorld(db *bun.DB, progress func(what string), failed func(error)) (*world, error) {
-	w := &world{db: db, progress: progress, failed: failed}
+	w := &world{db: db, serve: make(chan struct{}), progress: progress, failed: failed}
 	types, err := eventlog.NewTypes(eventlog.Event[happened]())
 	if err != nil {
 		return nil, err
 	}
-	if w.registry, err = (bus.RegistryConfig{Events: types, HeartbeatInterval: time.Second}).NewRegistry(w.consumers()...); err != nil {
+	receivers, consumers := w.receivers(), append(w.consumers(), w.serviceConsumers()...)
+	for _, r := range receivers {
+		consumers = append(consumers, r.Consumer())
+	}
+	if w.registry, err = (bus.RegistryConfig{Events: types, HeartbeatInterval: time.Second}).NewRegistry(consumers...); err != nil {
 		return nil, err
 	}
 	if w.producer, err = outbox.NewProducer(w.registry, outbox.ProducerConfig{}); err != nil {
@@ -83,7 +93,7 @@ func newWorld(db *bun.DB, progress func(what string), failed func(error)) (*worl
 		return nil, err
 	}
 	w.session = operator.As(w.service, ops.Principal{Name: "ada", Role: ops.Administrator})
-	return w, w.addRuns()
+	return w, errors.Join(w.addRuns(), w.addServices(receivers))
 }
 
 // addRuns makes what runs in the program.
@@ -168,16 +178,30 @@ func (w *world) prepare(ctx context.Context) error {
 
 // run runs everything until ctx ends, and produces until load does.
 func (w *world) run(ctx, load context.Context) error {
+	w.load = load
 	errs := make([]error, len(w.runs))
 	var all sync.WaitGroup
 	for i, run := range w.runs {
 		all.Go(func() { errs[i] = run(ctx) })
 	}
-	for _, call := range []func(context.Context, int) error{w.produce, w.produceOnce, w.produceForPeople, w.append, w.operate} {
+	services := make([]error, len(w.services))
+	all.Go(func() {
+		select {
+		case <-w.serve:
+		case <-ctx.Done():
+			return
+		}
+		for i, run := range w.services {
+			all.Go(func() { services[i] = run(ctx) })
+		}
+	})
+	calls := []func(context.Context, int) error{w.produce, w.produceOnce, w.produceForPeople, w.append, w.operate, w.produceGroups, w.handOff,
+		w.produceThroughLayers}
+	for _, call := range calls {
 		all.Go(func() { w.repeat(load, call) })
 	}
 	all.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, services...)...)
 }
 
 // repeat calls something five times in a second. What has begun when ctx ends is finished.
@@ -237,7 +261,7 @@ func (w *world) append(ctx context.Context, i int) error {
 
 // operate changes something as people do.
 func (w *world) operate(ctx context.Context, i int) error {
-	err := w.change(ctx, i)
+	err := errors.Join(w.change(ctx, i), w.again(ctx, i))
 	for _, common := range []error{ops.ErrBusy, ops.ErrInProgress, ops.ErrNotFound, ops.ErrNoMatch,
 		admin.ErrNotPaused} { // the others do the same
 		if errors.Is(err, common) {
