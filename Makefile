@@ -90,7 +90,7 @@ mutants: ## Break the library on purpose, and check that the tests report it (10
 	@$(TEST_DATABASES) go run ./integration/mutants $(MUTANTS_ARGS)
 
 .PHONY: freeze
-freeze: ## Stop a process at each statement of the library's transactions: others go on in time (10 minutes)
+freeze: ## Stop a process at each statement of the library's transactions: others go on in time (12 minutes)
 	@cd integration && env ASYNCMONOLITH_TEST_IN_MEMORY=1 ../$(WITH_POSTGRES) go test -count=1 -timeout 60m -run '^TestAFrozenClient' ./txn -args -freeze.all $(FREEZE_ARGS)
 
 .PHONY: relay-test
