@@ -274,8 +274,8 @@ func (c *Client) openBreakers(ctx context.Context, db bun.IDB, st *store.Store, 
 // Probe runs one message of a consumer with an open bus.CircuitBreaker now instead of at
 // [OpenBreaker.NextProbeAt]. A successful run closes the circuit breaker, and a failed one
 // doubles the cooldown, as any failed probe does. A process with such a message sees the request after
-// about a second. Probe returns [ErrNotOpen] if no circuit breaker of the consumer is open, and otherwise the errors
-// of [Client.Pause].
+// about a second. Probe returns [ErrNotOpen] if no circuit breaker of the consumer is open, and
+// otherwise the errors of [Client.Pause].
 func (c *Client) Probe(ctx context.Context, db bus.Handle, consumer string) error {
 	err := c.underAllNames(ctx, db, consumer, func(st *store.Store, tx bun.Tx, names []string) error {
 		open, err := st.Flow.ProbeBreaker(ctx, tx, names)

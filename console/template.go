@@ -73,7 +73,6 @@ func functions() template.FuncMap {
 		"reversed": reversed,
 		"takes":    takes,
 		"bytes":    byteCount,
-		"words":    func(name string) string { return strings.ReplaceAll(name, "_", " ") },
 		"dict":     dict,
 	}
 }

@@ -98,7 +98,7 @@ message by message: add --consumer if there are many. --show-payloads adds the r
 func programVersions(ctx context.Context, session *operator.Session) (versions []string, err error) {
 	o, err := session.Overview(ctx)
 	for _, p := range o.Processes {
-		if !slices.Contains(versions, p.Version) {
+		if p.Version != "" && !slices.Contains(versions, p.Version) {
 			versions = append(versions, p.Version)
 		}
 	}

@@ -20,7 +20,6 @@ type executor struct {
 	counters   *counters
 	chain      bus.Handler
 	transactor *transactor
-	ledger     *ledger
 	queue      *queue
 	pollState  *pollState // it estimates the database's clock
 	recorder   *recorder

@@ -223,11 +223,11 @@ func TestResultsOfLockedMessagesAreSentAgain(t *testing.T) {
 func TestNothingBeginsUnderALeaseThatIsOver(t *testing.T) {
 	t.Parallel()
 	d := newTestDispatcher(t, ProcessorConfig{}, "c")
-	e := &executor{ledger: newLedger(10, new(atomic.Int64)), pollState: &d.pollState}
+	e, l := &executor{pollState: &d.pollState}, newLedger(10, new(atomic.Int64))
 	over := &task{consumer: d.catalog.consumers[0], row: new(store.Message), worker: newWorker(e)}
 	live := &task{consumer: d.catalog.consumers[0], row: new(store.Message), worker: over.worker}
-	over.lease = e.ledger.open(t.Context(), 1, 1, time.Now().Add(-time.Second))
-	live.lease = e.ledger.open(t.Context(), 2, 1, time.Now().Add(time.Hour))
+	over.lease = l.open(t.Context(), 1, 1, time.Now().Add(-time.Second))
+	live.lease = l.open(t.Context(), 2, 1, time.Now().Add(time.Hour))
 	if err := over.worker.begin(t.Context(), over, call{}); err != errFenced || over.called {
 		t.Errorf("got %v, called %t, want that the message is given back", err, over.called)
 	}

@@ -136,19 +136,14 @@ func (c *laneClaim) take(ctx context.Context, claim *Claim, picks []LanePick) (e
 // complete reads what large picks lack. Their rows are not locked, so a producer may have replaced
 // some. It drops these and what comes behind them in their lanes.
 func (c *laneClaim) complete(ctx context.Context, picks []LanePick) ([]LanePick, error) {
-	large := make(map[int64]*Message)
-	for i := range picks {
-		if p := &picks[i]; p.Size > inlinePayload {
-			large[p.ID] = &p.Message
-		}
-	}
-	if err := c.readLarge(ctx, c.tx, large); err != nil || len(large) == 0 {
+	gone, err := readLarge(ctx, c.Names, c.tx, picks, func(p *LanePick) *Pick { return &p.Pick })
+	if err != nil || len(gone) == 0 {
 		return picks, err
 	}
 	c.news.Left = true
 	cut := make(map[int64]bool) // lanes
 	return slices.DeleteFunc(picks, func(p LanePick) bool {
-		cut[p.Lane] = cut[p.Lane] || large[p.ID] != nil
+		cut[p.Lane] = cut[p.Lane] || gone[p.ID] != nil
 		return cut[p.Lane]
 	}), nil
 }

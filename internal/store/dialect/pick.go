@@ -111,30 +111,33 @@ func (n Names) Take(ctx context.Context, tx bun.IDB, c *Claim, picks []Pick, rec
 		}
 		picks = slices.DeleteFunc(picks, func(p Pick) bool { return !kept[p.ID] })
 	}
-	var large map[int64]*Message // nil in a claim without large messages, as most are
-	c.Messages = make([]Message, len(picks))
-	for i, p := range picks {
-		c.Messages[i] = p.Message
-		if p.Size > inlinePayload {
-			if large == nil {
-				large = make(map[int64]*Message)
-			}
-			large[p.ID] = &c.Messages[i]
-		}
-	}
-	if err := n.readLarge(ctx, tx, large); err != nil {
+	gone, err := readLarge(ctx, n, tx, picks, func(p *Pick) *Pick { return p })
+	if err != nil {
 		return err
 	}
-	if len(large) > 0 {
-		return fmt.Errorf("payloads: %d of the claimed messages are gone", len(large))
+	if len(gone) > 0 {
+		return fmt.Errorf("payloads: %d of the claimed messages are gone", len(gone))
+	}
+	c.Messages = make([]Message, len(picks))
+	for i := range picks {
+		c.Messages[i] = picks[i].Message
 	}
 	return nil
 }
 
-// readLarge reads what large messages lack. It leaves those in the map whose rows are gone.
-func (n Names) readLarge(ctx context.Context, tx bun.IDB, large map[int64]*Message) error {
+// readLarge reads what large picks lack, and returns those whose rows are gone.
+func readLarge[P any](ctx context.Context, n Names, tx bun.IDB, picks []P, of func(*P) *Pick) (gone map[int64]*Message, err error) {
+	var large map[int64]*Message // nil in a claim without large messages, as most are
+	for i := range picks {
+		if p := of(&picks[i]); p.Size > inlinePayload {
+			if large == nil {
+				large = make(map[int64]*Message)
+			}
+			large[p.ID] = &p.Message
+		}
+	}
 	if len(large) == 0 {
-		return nil
+		return nil, nil
 	}
 	var rows []struct {
 		ID               int64
@@ -144,14 +147,14 @@ func (n Names) readLarge(ctx context.Context, tx bun.IDB, large map[int64]*Messa
 	query := tx.NewRaw(n.Expand(`SELECT id, payload, headers, errors FROM {messages} WHERE id IN (?)`),
 		bun.List(slices.Collect(maps.Keys(large))))
 	if err := query.Scan(ctx, &rows); err != nil {
-		return fmt.Errorf("payloads: %w", err)
+		return nil, fmt.Errorf("payloads: %w", err)
 	}
 	for _, row := range rows {
 		m := large[row.ID]
 		m.Payload, m.Headers, m.Errors = row.Payload, row.Headers, row.Errors
 		delete(large, row.ID)
 	}
-	return nil
+	return large, nil
 }
 
 // Crashes returns the range of crashes that the selection covers.
