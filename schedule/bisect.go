@@ -78,10 +78,10 @@ func (p *Processor) bisect(
 // schedule's own.
 const patience = 3
 
-// putAside marks schedules that cannot fire. A schedule that cannot be marked is skipped for a
+// setAside marks schedules that cannot fire. A schedule that cannot be marked is skipped for a
 // while, so that it does not block others. If nothing could be written because of the database,
-// putAside returns that error.
-func (p *Processor) putAside(ctx context.Context, payloadTypes []string, n int, bad []failure) (int, error) {
+// setAside returns that error.
+func (p *Processor) setAside(ctx context.Context, payloadTypes []string, n int, bad []failure) (int, error) {
 	var left []failure
 	for _, f := range bad {
 		failures := p.aside.failed(f.id)

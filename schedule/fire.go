@@ -56,7 +56,7 @@ func (p *Processor) fire(ctx context.Context, payloadTypes []string) (n int, err
 		}
 		hung := p.hanging(rows)
 		if len(hung) > 0 {
-			return p.putAside(ctx, payloadTypes, 0, hung)
+			return p.setAside(ctx, payloadTypes, 0, hung)
 		}
 		if len(rows) > 1 && errors.Is(err, errTooSlow) && p.answers(ctx, payloadTypes, err) {
 			p.batch.Store(int64(len(rows) / 2)) // smaller batches may be fast enough
@@ -74,7 +74,7 @@ func (p *Processor) fire(ctx context.Context, payloadTypes []string) (n int, err
 		if err != nil {
 			return n, err
 		}
-		return p.putAside(ctx, payloadTypes, n, bad)
+		return p.setAside(ctx, payloadTypes, n, bad)
 	}
 }
 

@@ -189,7 +189,7 @@ func (s *settlement) settlePart(ctx context.Context, results []store.Result, spe
 	case class == dberr.Refused:
 		return s.settleBare(ctx, results[0], err)
 	default:
-		s.putAside(results, err)
+		s.setAside(results, err)
 	}
 	return nil
 }
@@ -214,7 +214,7 @@ func (s *settlement) settleEnds(ctx context.Context, results []store.Result, cau
 	case err != nil || len(rest) == 0:
 		return err
 	case alike:
-		s.putAside(rest, cause)
+		s.setAside(rest, cause)
 		return nil
 	}
 	return s.settlePart(ctx, rest, true)
@@ -236,8 +236,8 @@ func (s *settlement) send(ctx context.Context, results []store.Result, freeOnly 
 	})
 }
 
-// putAside keeps results for later that the database does not take now.
-func (s *settlement) putAside(results []store.Result, err error) {
+// setAside keeps results that the database does not accept now, to be written later.
+func (s *settlement) setAside(results []store.Result, err error) {
 	if dberr.IsRefused(err) { // other errors were reported before
 		s.settler.outage.Failed("settle", err, maxAside)
 	}
@@ -245,7 +245,7 @@ func (s *settlement) putAside(results []store.Result, err error) {
 }
 
 // settleBare writes the outcome without its texts and what it keeps, the only parts that a database
-// can refuse. If even that fails, the result is put aside.
+// can refuse. If even that fails, the result is set aside.
 func (s *settlement) settleBare(ctx context.Context, result store.Result, cause error) error {
 	s.settler.config.Logger.Error("outcome refused by the database, written without its error text and the kept message",
 		"row", result.Message, "error", errorlog.Text(cause))
@@ -253,7 +253,7 @@ func (s *settlement) settleBare(ctx context.Context, result store.Result, cause 
 	bare := []store.Result{result}
 	err := s.send(ctx, bare, true)
 	if err != nil && ctx.Err() == nil {
-		s.putAside(bare, err)
+		s.setAside(bare, err)
 		return nil
 	}
 	return err
