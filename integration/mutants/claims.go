@@ -18,6 +18,8 @@ func claimMutants() []mutant {
 			inOutbox("TestLateCommitsAreFound/sqlite"), `the late one ran`},
 		{"claim: one consumer may hold all workers", in("capacity.starts", replace("max(cp.config.Concurrency/8, 1)", "0")),
 			inOutbox("TestASlowConsumerDoesNotDelayOthers"), `the quick one waited for up to`},
+		{"claim: a backlog keeps the places that it shares", in("planner.roomLocked", never("pl.capacity.crowdedOut")),
+			inOutbox("TestABacklogLeavesPlacesToConsumersThatShareThem"), `of the backlog ran before the other`},
 		{"claim: higher priorities are not looked for", in("postgres.database.Claim", drop("picks = append(picks, prior...)")),
 			inOutbox("TestHigherPrioritiesComeFirst/postgres"), `want \[urgent x 10 old x 5`},
 	}

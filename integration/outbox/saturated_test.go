@@ -8,8 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uptrace/bun"
+
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
+	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
@@ -66,6 +69,67 @@ func TestASaturatedProcessLeavesMessagesToOthers(t *testing.T) {
 					t.Log(err)
 				}
 				s.MustStop()
+			})
+		})
+	}
+}
+
+// Backlogs of some consumers use each worker, each place for a transaction or each slot of a limit as soon as it is free. A
+// message of another consumer that shares them runs soon after.
+// Promise: due-starts, held-up
+func TestABacklogLeavesPlacesToConsumersThatShareThem(t *testing.T) {
+	t.Parallel()
+	const messages = 4000
+	plain := func(o ...bus.ConsumerOption) func(string, func() error, func() error) []bus.Consumer {
+		return func(name string, backlog, other func() error) []bus.Consumer {
+			return []bus.Consumer{
+				bus.Consume(name, func(context.Context, order) error { return backlog() }, o...),
+				bus.Consume("other", func(context.Context, refund) error { return other() }, o...),
+			}
+		}
+	}
+	for what, c := range map[string]struct {
+		backlogs  int
+		config    outbox.ProcessorConfig
+		consumers func(name string, backlog, other func() error) []bus.Consumer
+	}{
+		"a worker":    {1, outbox.ProcessorConfig{Concurrency: 1}, plain()},
+		"few workers": {3, outbox.ProcessorConfig{Concurrency: 3}, plain()},
+		"a limit":     {1, outbox.ProcessorConfig{}, plain(bus.SharedConcurrency("provider", 2))},
+		"transactions": {1, outbox.ProcessorConfig{}, func(name string, backlog, other func() error) []bus.Consumer {
+			return []bus.Consumer{
+				outbox.ConsumeTx(name, func(context.Context, bun.Tx, order) error { return backlog() }),
+				outbox.ConsumeTx("other", func(context.Context, bun.Tx, refund) error { return other() }),
+			}
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, db *bun.DB) {
+				var ran, others atomic.Int64
+				run := func(n *atomic.Int64) func() error {
+					return func() error {
+						n.Add(1)
+						<-time.After(10 * time.Millisecond)
+						return nil
+					}
+				}
+				var all []bus.Consumer
+				for i := range c.backlogs {
+					made := c.consumers(fmt.Sprint("backlog-", i), run(&ran), run(&others))
+					all = append(all[:i], made...) // the other is last, once
+				}
+				a := testapp.New(t, db, all...)
+				a.ProduceMany(messages)
+				r := a.Start(c.config)
+				testapp.Eventually(t, "the backlog runs", func() bool { return ran.Load() >= 100 })
+				a.Produce(refund{ID: "1"})
+				before := ran.Load()
+				testapp.Eventually(t, "the other runs", func() bool { return others.Load() == 1 || ran.Load()-before > 1500 })
+				if after := ran.Load() - before; after > 1500 {
+					t.Errorf("%d more of the backlog ran before the other", after)
+				}
+				r.MustStop()
 			})
 		})
 	}

@@ -78,6 +78,27 @@ func (cp *capacity) freeSlots(l *limiter, now time.Time) int {
 	return l.valid(now, cp.config.LeaseDuration) - l.running - l.owed
 }
 
+// shares reports whether two consumers compete for slots of a limit or for transactions.
+func shares(c, other *consumer) bool {
+	return c.limiter != nil && other.limiter == c.limiter || c.transactional && other.transactional
+}
+
+// crowdedOut reports whether a consumer cannot start only because others have most of the workers,
+// transactions or slots that they share with it, and claim ahead: they would take each as soon as it is
+// free.
+func (cp *capacity) crowdedOut(c *consumer, now time.Time) bool {
+	if c.settings.Concurrency > 0 && c.running >= c.settings.Concurrency {
+		return false
+	}
+	mostly := func(used int) bool { return 2*c.running < used }
+	workers := cp.running >= cp.config.Concurrency && mostly(cp.running)
+	places := c.transactional && cp.runningTx >= cp.config.TxConcurrency && mostly(cp.runningTx)
+	slots := c.limiter != nil && cp.freeSlots(c.limiter, now) <= 0 && mostly(c.limiter.running)
+	return slices.ContainsFunc(cp.consumers, func(other *consumer) bool {
+		return other != c && (workers || (places || slots) && shares(c, other)) && other.finished.lastSecond(now) > 0
+	})
+}
+
 // askForSlots wakes the slot keeper.
 func (cp *capacity) askForSlots() {
 	select {
@@ -148,11 +169,8 @@ func (cp *capacity) keptForCrashed(c *consumer, now time.Time) int {
 		kind = suspicionOf(cp.nextCrashed(now))
 	}
 	lastWorker := cp.running >= cp.config.Concurrency-1
-	shares := func(other *consumer) bool {
-		return other == c || lastWorker || c.limiter != nil && other.limiter == c.limiter || c.transactional && other.transactional
-	}
 	if kind != 0 && slices.ContainsFunc(cp.consumers, func(other *consumer) bool {
-		return other.suspects&kind != 0 && shares(other) && cp.startable(other, now).n > 0
+		return other.suspects&kind != 0 && (other == c || lastWorker || shares(c, other)) && cp.startable(other, now).n > 0
 	}) {
 		return 1
 	}

@@ -243,7 +243,10 @@ func (pl *planner) roomLocked(c *consumer, now time.Time) int {
 	}
 	room -= waiting
 	fills := c.settings.BatchWait > 0 && c.waiting < c.group // its batch waits for more
-	if room < waiting && !fills {
+	switch {
+	case room <= 0 && waiting == 0 && pl.capacity.crowdedOut(c, now):
+		return c.group // queued, it has the next place in turn
+	case room < waiting && !fills:
 		return 0
 	}
 	return room
