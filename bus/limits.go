@@ -50,6 +50,8 @@ func setLimit(c *ConsumerConfig, option, name string, n int) {
 // starts accumulate, so that up to burst runs may start at once. Retries count. Claimed messages
 // that do not start, and transactions that are repeated at once, do not count. n is 1 or more, up
 // to a million a second; per is more than 0, up to 24 h; burst is 1 to n. Defaults to no limit.
+//
+// All processes must have the same rate. While some still have another one, both can be exceeded.
 func RateLimit(n int, per time.Duration, burst int) ConsumerOption {
 	return func(c *ConsumerConfig) {
 		if setsRate(c, "RateLimit", n, per, burst) {
