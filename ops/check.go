@@ -20,6 +20,7 @@ import (
 
 // Check returns what needs attention, the worst first:
 //
+//   - outdated tables
 //   - poisoned messages, blocked keys and open circuit breakers
 //   - unhandled messages
 //   - processes that were lost within a day, are stuck, or are stopped by a circuit
@@ -42,6 +43,9 @@ func attention(o summary) []Finding {
 	all := slices.Clone(o.Attention)
 	for _, u := range o.Unseen {
 		all = append(all, Finding{Check: "overview", Severity: Warning, Text: u.String(), Remedy: curable})
+	}
+	if o.Outdated != nil {
+		all = append(all, named("schema", []Finding{outdated(o.Outdated)})...)
 	}
 	c := causesOf(o)
 	all = slices.Concat(

@@ -10,7 +10,6 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
-	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // Finding is one result of [Session.Doctor]. It holds no message content. Its Text has the
@@ -141,9 +140,7 @@ func (s *Session) Doctor(ctx context.Context) ([]Finding, error) {
 		case errors.Is(err, errAbsent), isSchema(err) && behind: // which already explains it
 			continue
 		case isSchema(err) && len(all) == 0:
-			why := strings.TrimPrefix(err.Error(), outbox.ErrSchemaOutdated.Error()+": ")
-			found = []Finding{critical("", fmt.Sprintf("The tables are not up to date: %s.", why),
-				"Run the migrations. They only add, so running programs continue. On the command line: asyncmonolith migrate.")}
+			found = []Finding{outdated(err)}
 		case err != nil:
 			found = []Finding{unseen(err)}
 		case len(found) == 0:

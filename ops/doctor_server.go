@@ -13,6 +13,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 )
 
 // Limits of the checks of the database itself.
@@ -31,6 +32,13 @@ const (
 // checkSchema reports problems as an error, outbox.ErrSchemaOutdated, which ends the diagnosis.
 func (d *doctor) checkSchema(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	return nil, d.service.store.Schema.CheckSchema(ctx, db)
+}
+
+// outdated is the finding of an outbox.ErrSchemaOutdated.
+func outdated(err error) Finding {
+	why := strings.TrimPrefix(err.Error(), outbox.ErrSchemaOutdated.Error()+": ")
+	return critical("", fmt.Sprintf("The tables are not up to date: %s.", why),
+		"Run the migrations. They only add, so running programs continue. On the command line: asyncmonolith migrate.")
 }
 
 func (d *doctor) checkServer(ctx context.Context, db bun.IDB) ([]Finding, error) {

@@ -70,12 +70,15 @@ func (s *statusCommand) once(ctx context.Context, session *operator.Session) err
 	case err != nil:
 		return err
 	case s.app.json:
-		return s.app.line(newStatus(o))
+		err = s.app.line(newStatus(o))
 	default:
-		err := s.overview(o)
+		err = s.overview(o)
 		s.content.withheld(s.app.output, len(o.Failures) > 0)
-		return err
 	}
+	if err == nil {
+		err = o.Outdated
+	}
+	return err
 }
 
 func (s *statusCommand) attention(ctx context.Context, session *operator.Session) error {

@@ -131,13 +131,17 @@ func TestTables(t *testing.T) {
 	})
 }
 
-// TestStatusWithoutAPart: the rest is shown, and what could not be read is named.
+// TestStatusWithoutAPart: the rest is shown, and what could not be read is named. Scripts see by the exit code that a table is
+// missing.
 func TestStatusWithoutAPart(t *testing.T) {
 	each(t, func(s site) {
 		filled(s)
 		s.must(0, "status")
 		testapp.OK(s, testapp.Second(s.db.ExecContext(s.Context(), "ALTER TABLE message_processes RENAME TO gone")))
-		a := s.must(0, "status")
+		a := s.must(7, "status")
+		if check := s.must(6, "status", "--check"); !strings.Contains(check.out, "The tables are not up to date") {
+			s.Errorf("status --check: got\n%s\nwant that the tables are not up to date", check.out)
+		}
 		if !strings.Contains(a.out, "mail") || strings.Contains(a.out, "Programs:") ||
 			!strings.Contains(a.err, "Could not be read: states, processes.") {
 			s.Errorf("got\n%s\n%s\nwant the consumers, and that the processes are not shown", a.out, a.err)

@@ -83,7 +83,7 @@ func law() []allowance {
 			"internal/opsaccess", "internal/overview", "internal/flow", "internal/lifecycle", "internal/minutes", "internal/pending",
 			"internal/poisoned", "internal/projections", "internal/store", "internal/dberr", "internal/txn", "internal/heartbeat",
 			"internal/isolate"}, append([]string{uuid}, bun...)},
-		{"internal/overview", []string{"bus", "admin", "internal/flow", "internal/minutes", "internal/store"}, nil},
+		{"internal/overview", []string{"bus", "admin", "internal/dberr", "internal/flow", "internal/minutes", "internal/store"}, nil},
 		{"internal/opsaccess", []string{"admin", "poison", "schedule", "internal/pending", "internal/poisoned", "internal/projections",
 			"internal/store"}, []string{"github.com/uptrace/bun"}},
 		{"internal/operator", []string{"bus", "ops", "admin", "poison", "schedule", "eventlog/projection", "internal/opsaccess",

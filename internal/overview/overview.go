@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/flow"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/minutes"
 )
@@ -32,6 +33,9 @@ type Overview[Operation, Finding any] struct {
 	Operations []Operation `json:"operations,omitempty"`
 	// Unseen are the parts that could not be read this time. Their values are older, or empty.
 	Unseen []Unseen `json:"unseen,omitempty"`
+	// Outdated is the error of a part that could not be read because tables are missing or outdated, or
+	// nil.
+	Outdated error `json:"-"`
 	// Attention is what needs attention: see ops.Session.Check.
 	Attention []Finding `json:"-"`
 }
@@ -56,6 +60,9 @@ func (u Unseen) String() string {
 
 // Miss records parts that could not be read, and when the values shown instead were read.
 func (o *Overview[Operation, Finding]) Miss(from time.Time, err error, parts ...string) {
+	if errors.Is(err, dberr.ErrSchema) {
+		o.Outdated = err
+	}
 	for i := range o.Unseen {
 		if u := &o.Unseen[i]; u.From.Equal(from) {
 			u.Parts = append(u.Parts, parts...)
