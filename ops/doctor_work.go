@@ -215,16 +215,14 @@ func (d *doctor) checkOperations(ctx context.Context, db bun.IDB) (found []Findi
 	if err != nil {
 		return nil, err
 	}
-	runners := true
+	var fleet []admin.Process
 	if slices.ContainsFunc(rows, func(row store.Operation) bool { return awaits(row, noRunnerLate) }) { // otherwise the answer is not needed
-		fleet, err := d.service.admin.Processes(ctx, db, overview.LostWithin)
-		if err != nil {
+		if fleet, err = d.service.admin.Processes(ctx, db, overview.LostWithin); err != nil {
 			return nil, err
 		}
-		runners = overview.HasRunner(fleet)
 	}
 	for _, row := range rows {
-		if text, remedy := stillness(row, runners); text != "" {
+		if text, remedy := stillness(row, fleet); text != "" {
 			found = append(found, warning(fmt.Sprintf("operation %d (%s by %s)", row.ID, row.Kind, row.Actor), text, remedy))
 		}
 	}
@@ -243,7 +241,8 @@ func awaits(row store.Operation, late time.Duration) bool {
 }
 
 // stillness explains why an operation makes no progress. The text is empty if it does.
-func stillness(row store.Operation, runners bool) (text, remedy string) {
+func stillness(row store.Operation, fleet []admin.Process) (text, remedy string) {
+	projection := newOperation(row).Target.Projection
 	late := func() string { return roughly(row.Now.Sub(row.StartsAt.Time)) }
 	switch state := OperationState(row.State); {
 	case state == Paused:
@@ -257,12 +256,13 @@ func stillness(row store.Operation, runners bool) (text, remedy string) {
 		return fmt.Sprintf("Started %s ago, with no known outcome: its process may have died.", since), fmt.Sprintf(
 			"Check the messages, repeat the change where needed, and close the operation. "+
 				"On the command line: asyncmonolith operations stop %d.", row.ID)
-	case !runners && awaits(row, noRunnerLate):
-		cure := fmt.Sprintf("Start a process that runs operations. Or run this one: asyncmonolith operations run %d.", row.ID)
-		if kinds()[Action(row.Kind)].apply != nil {
-			cure = "Run operations in a process that has the projection's code."
+	case awaits(row, noRunnerLate) && !overview.HasRunner(fleet, projection):
+		if projection != "" {
+			return fmt.Sprintf("Due for %s, but no live process runs operations and projection %q.", late(), projection),
+				"Start a process that runs both."
 		}
-		return fmt.Sprintf("Due for %s, but no live process runs operations.", late()), cure
+		return fmt.Sprintf("Due for %s, but no live process runs operations.", late()),
+			fmt.Sprintf("Start a process that runs operations. Or run this one: asyncmonolith operations run %d.", row.ID)
 	case awaits(row, runnerLate):
 		return fmt.Sprintf("Due for %s, but no process runs it.", late()), "Start another process that runs operations."
 	case longCanary(row) != "":

@@ -25,21 +25,21 @@ func newOperationReport(a *app, session *operator.Session) operationReport {
 
 const noRunner = "No live process runs operations"
 
-// hasRunner reports whether a live process runs operations. It is true if that cannot be read: the operation is stored.
-func (r operationReport) hasRunner(ctx context.Context) bool {
-	found, err := r.session.HasRunner(ctx)
+// hasRunner reports whether a live process can run an operation. It is true if that cannot be read: the operation is stored.
+func (r operationReport) hasRunner(ctx context.Context, o ops.Operation) bool {
+	found, err := r.session.HasRunner(ctx, o.Target.Projection)
 	return found || err != nil
 }
 
 // runner says which process runs an operation.
 func (r operationReport) runner(ctx context.Context, o ops.Operation) string {
-	switch found := r.hasRunner(ctx); {
+	switch found := r.hasRunner(ctx, o); {
 	case found && o.Target.Projection != "":
-		return "A process that runs operations and has the projection's code runs it."
+		return "A process that runs operations and the projection runs it."
 	case found:
 		return "A process that runs operations runs it."
 	case o.Target.Projection != "":
-		return noRunner + ": start one that has the projection's code."
+		return fmt.Sprintf("%s and projection %q: start one.", noRunner, o.Target.Projection)
 	default:
 		return fmt.Sprintf("%s: start one, or use asyncmonolith operations run %d.", noRunner, o.ID)
 	}
@@ -47,7 +47,7 @@ func (r operationReport) runner(ctx context.Context, o ops.Operation) string {
 
 // noteUntaken warns if no process runs an operation that is in progress.
 func (r operationReport) noteUntaken(ctx context.Context, o ops.Operation) {
-	if !over(o) && !r.hasRunner(ctx) {
+	if !over(o) && !r.hasRunner(ctx, o) {
 		r.note("%s", r.runner(ctx, o))
 	}
 }
@@ -140,7 +140,9 @@ func (r operationReport) outcome(o ops.Operation) error {
 // interrupted says how to go on with an operation after Ctrl-C.
 func (r operationReport) interrupted(id int64, o ops.Operation) error {
 	r.note("Not stopped: %s. A live process that runs operations continues it, if there is one.", stateText(o))
-	r.note("To run it from here:  asyncmonolith operations run %d", id)
+	if o.Target.Projection == "" {
+		r.note("To run it from here:  asyncmonolith operations run %d", id)
+	}
 	if o.State == ops.Waiting {
 		r.note("To undo it:           asyncmonolith operations undo %d", id)
 	} else {

@@ -307,7 +307,7 @@ func TestCheckOfOperations(t *testing.T) {
 			}
 			a.Exec("UPDATE message_operations SET state = ?, starts_at = "+testapp.In(db, -test.ago), test.state)
 			viewer := operator.As(serviceOf(t, db, a.Registry), someone(ops.Viewer))
-			if got := testapp.Must[bool](t)(viewer.HasRunner(t.Context())); got != test.lives {
+			if got := testapp.Must[bool](t)(viewer.HasRunner(t.Context(), "")); got != test.lives {
 				t.Errorf("%+v: carried: got %t", test, got)
 			}
 			all := testapp.Must[[]ops.Finding](t)(viewer.Check(t.Context()))
@@ -318,6 +318,21 @@ func TestCheckOfOperations(t *testing.T) {
 				continue
 			}
 			wantFinding(t, all, "operations", ops.Warning, test.says)
+		}
+		a.Exec(`UPDATE message_operations SET kind = 'rebuild', target = '{"projection": "totals"}', starts_at = ` + testapp.In(db, -15*time.Second))
+		for manifest, runs := range map[string]bool{`{}`: false, `{"projections": ["others/1"]}`: false, `{"projections": ["totals/2"]}`: true} {
+			a.Exec("UPDATE message_processes SET manifest = ?", manifest)
+			viewer := operator.As(serviceOf(t, db, a.Registry), someone(ops.Viewer))
+			if got := testapp.Must[bool](t)(viewer.HasRunner(t.Context(), "totals")); got != runs {
+				t.Errorf("a rebuild beside %s: got a runner %t, want %t", manifest, got, runs)
+			}
+			found := findingsOf(testapp.Must[[]ops.Finding](t)(viewer.Check(t.Context())), "operations")
+			if runs != (len(found) == 0) {
+				t.Errorf("a rebuild beside %s: got %+v", manifest, found)
+			}
+			if !runs {
+				wantFinding(t, found, "operations", ops.Warning, `runs operations and projection "totals"`)
+			}
 		}
 	})
 }

@@ -142,10 +142,11 @@ func (s *Session) Processes(ctx context.Context, within time.Duration) ([]admin.
 	return found, err
 }
 
-// HasRunner reports whether a live process runs an [ops.Runner].
-func (s *Session) HasRunner(ctx context.Context) (bool, error) {
+// HasRunner reports whether a live program runs an [ops.Runner] and, unless its name is empty, a
+// projection.
+func (s *Session) HasRunner(ctx context.Context, projection string) (bool, error) {
 	processes, err := s.Processes(ctx, overview.LostWithin)
-	return overview.HasRunner(processes), err
+	return overview.HasRunner(processes, projection), err
 }
 
 // FindInstallations lists up to 20 schemas and prefixes that hold tables of this library and are

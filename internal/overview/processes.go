@@ -2,6 +2,7 @@ package overview
 
 import (
 	"cmp"
+	"path"
 	"slices"
 	"time"
 
@@ -68,7 +69,14 @@ func All(processes []admin.Process) (all []Program) {
 	return all
 }
 
-// HasRunner reports whether a live process runs an ops.Runner.
-func HasRunner(processes []admin.Process) bool {
-	return slices.ContainsFunc(processes, func(p admin.Process) bool { return p.Kind == RunnerKind && p.Status == admin.ProcessAlive })
+// HasRunner reports whether a live program runs an ops.Runner and, unless its name is empty, a
+// projection.
+func HasRunner(processes []admin.Process, projection string) bool {
+	runs := func(p admin.Process) bool { return p.Kind == RunnerKind }
+	applies := func(p admin.Process) bool {
+		return slices.ContainsFunc(p.Projections, func(name string) bool { return path.Dir(name) == projection })
+	}
+	return slices.ContainsFunc(Programs(processes, admin.ProcessAlive), func(parts []admin.Process) bool {
+		return slices.ContainsFunc(parts, runs) && (projection == "" || slices.ContainsFunc(parts, applies))
+	})
 }
