@@ -134,7 +134,14 @@ func (r operationReport) outcome(o ops.Operation) error {
 	default:
 		err = errPartly
 	}
-	return r.result(o, stateText(o)+".", err)
+	err = r.result(o, stateText(o)+".", err)
+	if o.Skipped > 0 {
+		r.note("Skipped messages stay unchanged: their insert id is pending, a process holds them, or the preview does not name their consumer.")
+	}
+	if o.State == ops.Done && o.Preview != nil && o.Changed+o.Skipped < int64(o.Preview.Messages) {
+		r.note("The other messages no longer matched: they have run, or were changed since the plan.")
+	}
+	return err
 }
 
 // interrupted says how to go on with an operation after Ctrl-C.

@@ -86,6 +86,18 @@ func TestWait(t *testing.T) {
 			s.Errorf("got %+v, want all messages of mail cancelled", got)
 		}
 		s.must(3, "requeue", "--consumer", "nobody", "--yes", "--reason", "fixed")
+
+		a.Exec("UPDATE poisoned_messages SET insert_id = 'order a'")
+		stock := []string{"requeue", "--consumer", "stock", "--undo-window", "0", "--canary", "0", "--yes", "--reason", "fixed"}
+		if got := s.must(5, append(stock, "--wait")...); !got.says("0 of 1 changed, 1 skipped", "their insert id is pending") {
+			s.Errorf("got %+v, want why it is skipped", got)
+		}
+		s.must(0, stock...)
+		a.Exec("DELETE FROM poisoned_messages")
+		got = s.must(0, "operations", "run", s.idOf(a, "SELECT MAX(id) FROM message_operations"))
+		if !got.says("0 of 1 changed", "The other messages no longer matched") {
+			s.Errorf("got %+v, want why it is not changed", got)
+		}
 	})
 }
 
