@@ -126,8 +126,8 @@ func (w *programs) calls() (calls []call) {
 	operations := w.operations()
 	names := slices.Sorted(maps.Keys(operations))
 	// More often: so insert ids conflict, keys are soon free again, and consumers resume.
-	names = append(names, "produce with an insert id", "produce with an insert id", "produce with an insert id", "edit", "edit", "requeue",
-		"requeue", "requeue", "requeue", "resume", "resume", "resume", "resume",
+	names = append(names, "produce with an insert id", "produce with an insert id", "produce with an insert id", "produce with a key",
+		"edit", "edit", "requeue", "requeue", "requeue", "requeue", "resume", "resume", "resume", "resume",
 		"write schedule", string(TriggerSchedule))
 	for saved, left := false, sample(w, "calls", 1, 2, 3, 4); left > 0; left-- {
 		if !saved && sample(w, "savepoint", true, false, false) {
@@ -151,7 +151,7 @@ func (w *programs) operations() map[string]func() call {
 	all := map[string]func() call{
 		"produce":                   func() call { return w.produce(unordered(), "") },
 		"produce with an insert id": func() call { return w.produce(unordered(), "x", "x", "y") },
-		"produce with a key":        func() call { return w.produce([]string{inLane}, "", "x") },
+		"produce with a key":        func() call { return w.produce([]string{inLane}, "x", "") },
 		"cancel":                    func() call { return w.pending(Application.Cancel) },
 		"run now":                   func() call { return w.pending(Application.RunNow) },
 		"reschedule": func() call {
