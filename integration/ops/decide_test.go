@@ -266,3 +266,22 @@ func TestAFormerNameIsNoWayAroundAllow(t *testing.T) {
 		}
 	})
 }
+
+// TestARepeatIsAllOrNone, also for a principal that is asked about each message.
+func TestARepeatIsAllOrNone(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, testapp.Consumed("c", bus.Keep(time.Hour), bus.KeepPayload()))
+		a.Produce(order{ID: "1"})
+		r := a.Start(testapp.Fast())
+		testapp.Eventually(t, "it is kept", func() bool { return a.Count("SELECT count(*) FROM consumed_messages") == 1 })
+		r.MustStop()
+		for _, allow := range []func(ops.Action, string) bool{nil, func(ops.Action, string) bool { return true }} {
+			s := operator.As(serviceOf(t, db, a.Registry), ops.Principal{Name: "ada", Role: ops.Administrator, Allow: allow})
+			id := int64(a.Count("SELECT id FROM consumed_messages"))
+			if got, err := s.Consumed().Repeat(t.Context(), "why", id, id+1000); !errors.Is(err, admin.ErrNotFound) || len(a.Pending()) > 0 {
+				t.Errorf("Allow %t: got %v, %v and %d messages, want admin.ErrNotFound and none", allow != nil, got, err, len(a.Pending()))
+			}
+		}
+	})
+}

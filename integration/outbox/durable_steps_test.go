@@ -192,6 +192,43 @@ func TestALostLeaseStoresNoStep(t *testing.T) {
 	})
 }
 
+// TestARunThatIsOverBeginsNoStep: a goroutine of it goes on with its context, and the claim lives on for another message.
+func TestARunThatIsOverBeginsNoStep(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		other, began, refused := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		a := testapp.New(t, db, bus.Consume("c", func(ctx context.Context, o order) error {
+			if o.ID == "other" {
+				<-other
+				return nil
+			}
+			_, err := outbox.Step(ctx, "one", func(context.Context) (int, error) { return 1, nil })
+			after := context.WithoutCancel(ctx)
+			go func() {
+				for close(began); ; { // until the run is over
+					_, err := outbox.Step(after, "two", func(context.Context) (int, error) { return 2, errors.New("again") })
+					if errors.Is(err, bus.ErrLeaseLost) {
+						close(refused)
+						return
+					}
+				}
+			}()
+			<-began
+			return bus.Discard(errors.Join(err, errors.New("over")))
+		}, bus.Timeout(time.Minute)))
+		a.Produce(order{ID: "other"})
+		a.Produce(order{ID: "1"})
+		r := a.Start(testapp.Fast())
+		select {
+		case <-refused:
+		case <-time.After(20 * time.Second):
+			t.Error("steps of a run that is over still begin")
+		}
+		close(other)
+		r.MustStop()
+	})
+}
+
 // TestAMessageThatIsGoneBeginsNoStep: it was deleted, replaced or consumed while its claim is live.
 func TestAMessageThatIsGoneBeginsNoStep(t *testing.T) {
 	t.Parallel()

@@ -159,7 +159,7 @@ func TestARepeatedMessageRunsAgain(t *testing.T) {
 	})
 }
 
-// TestConsumedMessagesAreForgotten when their time is over.
+// TestConsumedMessagesAreForgotten when their time is over, also if no consumer keeps messages any more.
 func TestConsumedMessagesAreForgotten(t *testing.T) {
 	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
 		a := newApp(testapp.Consumed("c", bus.Keep(time.Minute)))
@@ -171,7 +171,12 @@ func TestConsumedMessagesAreForgotten(t *testing.T) {
 		if after := time.Since(kept); after < 55*time.Second || after > 90*time.Second {
 			t.Errorf("forgotten after %s, want a minute and at most one look of the processor more", after)
 		}
+		a.ProduceAt(ctx, order{ID: "2"})
+		testapp.Sooner(t, "another is kept", func() bool { return a.Count("SELECT count(*) FROM consumed_messages") == 1 })
 		r.MustStop()
+		later := part(a, testapp.Consumed("c")).StartWith(ctx, outbox.ProcessorConfig{})
+		testapp.Sooner(t, "it is forgotten", func() bool { return a.Count("SELECT count(*) FROM consumed_messages") == 0 })
+		later.MustStop()
 	})
 }
 

@@ -27,11 +27,12 @@ func (t *consumerTx) keep(ctx context.Context, tasks []*task) error {
 }
 
 const (
-	forgetEvery = 15 * time.Second // between deletes of consumed messages whose time is over
-	forgetBatch = 1000             // messages in one delete
+	forgetEvery       = 15 * time.Second // between deletes of consumed messages whose time is over
+	forgetOthersEvery = time.Hour        // the same without a consumer that keeps any
+	forgetBatch       = 1000             // messages in one delete
 )
 
-// forgetter deletes consumed messages whose time is over, in a process with a consumer that keeps some.
+// forgetter deletes consumed messages whose time is over. Consumers may have kept them that no longer do.
 type forgetter struct {
 	store   *store.Store
 	db      *bun.DB
@@ -39,12 +40,13 @@ type forgetter struct {
 	catalog *catalog
 }
 
-// loop deletes until ctx ends.
+// loop deletes until ctx ends, often in a process with a consumer that keeps messages.
 func (f *forgetter) loop(ctx context.Context) {
-	if !slices.ContainsFunc(f.catalog.consumers, func(c *consumer) bool { return c.settings.Keep > 0 }) {
-		return
+	every := forgetOthersEvery
+	if slices.ContainsFunc(f.catalog.consumers, func(c *consumer) bool { return c.settings.Keep > 0 }) {
+		every = forgetEvery
 	}
-	ticker := time.NewTicker(forgetEvery)
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		f.forget(ctx)

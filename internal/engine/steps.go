@@ -14,12 +14,13 @@ import (
 // stepStorage has the steps of the message of a call.
 type stepStorage struct {
 	transactor *transactor
+	call       *stoppable
 	lease      *lease // of the call; the task may get another one later
 	row        *store.Message
 }
 
 // Live implements steps.Storage.
-func (s *stepStorage) Live() bool { return s.lease.live(time.Now()) }
+func (s *stepStorage) Live() bool { return !s.call.over.Load() && s.lease.live(time.Now()) }
 
 // ofStorage returns the error of a statement about steps. It is a fault if the message is not to blame: the
 // run does not count as an attempt then.
@@ -34,11 +35,14 @@ func ofStorage(held bool, err error) error {
 	return err
 }
 
-// ofSteps returns the error of a run. It does not count as an attempt if the storage of the steps failed
-// without fault of the message, unless the run was interrupted, or the consumer has decided otherwise.
+// ofSteps returns the error of a run. It does not count as an attempt if the lease ended, or the storage
+// of the steps failed without fault of the message, unless the run was interrupted, or the consumer has decided otherwise.
 func (tr *transactor) ofSteps(ctx context.Context, t *task, err error) error {
 	if err == nil || bus.OutcomeOf(err).Outcome != bus.Errored {
 		return err
+	}
+	if errors.Is(err, bus.ErrLeaseLost) { // the claim may still be in the database: a clock was set, for example
+		return &bus.OutcomeError{Outcome: bus.Released, Err: err}
 	}
 	_, failed := errors.AsType[*fault](err)
 	cause := context.Cause(ctx)
@@ -79,7 +83,7 @@ func (s *stoppable) steps() *steps.Log {
 		return l
 	}
 	e := s.of.worker.executor
-	storage := &stepStorage{e.transactor, s.of.lease, s.of.row}
+	storage := &stepStorage{e.transactor, s, s.of.lease, s.of.row}
 	s.log.CompareAndSwap(nil, steps.New(storage, e.registry.Codec(), s.of.message.Attempt))
 	return s.log.Load()
 }

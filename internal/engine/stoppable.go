@@ -15,6 +15,7 @@ type stoppable struct {
 	of   *task     // the task of the call
 	with []*member // the members of a batch
 	made atomic.Pointer[cancellable]
+	over atomic.Bool               // the call has ended, or was abandoned
 	log  atomic.Pointer[steps.Log] // made when the consumer asks for it
 }
 
@@ -44,8 +45,9 @@ func (s *stoppable) make() *cancellable {
 // stop ends the context.
 func (s *stoppable) stop(cause error) { s.make().cancel(cause) }
 
-// end frees the resources of the context.
+// end frees the resources of the context. No step begins any more.
 func (s *stoppable) end() {
+	s.over.Store(true)
 	if c := s.made.Load(); c != nil {
 		c.cancel(nil)
 	}

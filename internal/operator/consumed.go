@@ -127,7 +127,7 @@ func (s *Consumed) reason(ctx context.Context, m admin.ConsumedMessage) string {
 func (s *Consumed) Repeat(ctx context.Context, reason string, ids ...int64) (repeated []uuid.UUID, err error) {
 	change := ops.Change{Action: ops.Repeat, Reason: reason, Target: ops.Target{IDs: ids}}
 	err = s.access.Change(ctx, change, func(ctx context.Context, tx bun.Tx, ours []int64) (int, error) {
-		if len(ours) == 0 {
+		if slices.ContainsFunc(ids, func(id int64) bool { return !slices.Contains(ours, id) }) { // all or none
 			return 0, admin.ErrNotFound
 		}
 		repeated, err = s.access.Admin.Repeat(ctx, tx, ours...)

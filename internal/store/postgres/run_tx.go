@@ -45,7 +45,12 @@ func (p *database) runStatements() []*fixed {
 
 // BeginRun implements [dialect.Dialect].
 func (p *database) BeginRun(ctx context.Context, db *bun.DB) (dialect.RunTx, error) {
-	plan := func(ctx context.Context, conn bun.Conn) (bool, error) { return p.plan(ctx, conn, p.runStatements()) }
+	plan := func(ctx context.Context, conn bun.Conn) (bool, error) {
+		if !p.isServers(ctx, conn) { // each statement would have to be in the session that the pooler chooses
+			return false, nil
+		}
+		return p.plan(ctx, conn, p.runStatements())
+	}
 	begin := func(ctx context.Context, db beginner) (bun.Tx, error) { return txn.Begin(ctx, db) }
 	return p.beginPlanned(ctx, db, p.runStatements(), plan, begin)
 }
