@@ -72,7 +72,9 @@ type Config struct {
 // the routes answers. If only one destination does not answer, its messages are snoozed. The wait
 // equals the time since it stopped answering, 1 s to 30 s. One of them at a time is sent as a
 // probe, and other destinations are not delayed. Messages of a key are treated the same way if the
-// broker does not answer for that key, for example on a partition without a leader. With
+// broker does not answer for that key, for example on a partition without a leader. If two keys
+// have no answer, and no other key has one in between, the destination counts as one that does not
+// answer. A probe with a key is snoozed, so the next probe is another message. With
 // [DestinationFunc], which may return other destinations, only a lost connection opens the circuit.
 //
 // A message whose destination does not exist is snoozed. The wait equals the time since the
@@ -171,6 +173,10 @@ func (p *publishing) refuse(c *bus.ConsumerConfig) {
 // without delaying others.
 func (p *publishing) publish(ctx context.Context, timeout time.Duration, records []broker.Record) []error {
 	_, _, probes := p.config.Circuit.Tripped()
+	if probes && p.missing.misjudged(records[0]) {
+		p.config.Circuit.Reset()
+		probes = false
+	}
 	if !probes {
 		p.missing.opened()
 	}
@@ -190,12 +196,14 @@ func (p *publishing) publish(ctx context.Context, timeout time.Duration, records
 	results := p.call(ctx, timeout, sent)
 	if cause := context.Cause(ctx); cause == nil ||
 		errors.Is(cause, bus.ErrTimeout) { // otherwise the call was cut off, which is not the broker's fault
-		p.missing.note(sent, results)
+		if p.missing.note(sent, results) {
+			p.config.Circuit.Reset()
+		}
 	}
 	answered := true
 	for i, err := range results {
 		var away bool
-		outcomes[places[i]], away = p.outcome(ctx, sent[i], err)
+		outcomes[places[i]], away = p.outcome(ctx, sent[i], err, len(sent) == 1)
 		answered = answered && !away
 	}
 	if probes && answered && ctx.Err() == nil {
@@ -226,8 +234,9 @@ func (p *publishing) call(ctx context.Context, timeout time.Duration, records []
 	return slices.Repeat([]error{err}, len(records))
 }
 
-// outcome returns a message's outcome, and whether there was no answer.
-func (p *publishing) outcome(ctx context.Context, record broker.Record, err error) (outcome error, away bool) {
+// outcome returns a message's outcome, and whether there was no answer. alone means that no other
+// message was sent with it.
+func (p *publishing) outcome(ctx context.Context, record broker.Record, err error, alone bool) (outcome error, away bool) {
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return nil, false
@@ -241,21 +250,22 @@ func (p *publishing) outcome(ctx context.Context, record broker.Record, err erro
 		p.missing.disconnected()
 		return p.config.Circuit.Trip(err), true
 	case isSilence(err):
-		return p.unanswered(record, err), true
+		return p.unanswered(record, err, alone), true
 	}
 	return err, false
 }
 
 // unanswered returns the outcome of a message without an answer. If no destination answers, the
 // circuit opens. With one destination nothing is written then; with several, the message is
-// snoozed so that others can probe.
-func (p *publishing) unanswered(record broker.Record, err error) error {
+// snoozed so that others can probe. A message with a key that was sent alone, as a probe is, is
+// snoozed as well: another key may be answered.
+func (p *publishing) unanswered(record broker.Record, err error, alone bool) error {
 	destinations, others := p.destinations()
 	if others || !p.missing.silentAll(destinations) {
 		return p.snoozed(record, p.missing.wait(record), err)
 	}
 	released := p.config.Circuit.Trip(err)
-	if len(destinations) == 1 {
+	if len(destinations) == 1 && (record.Key == "" || !alone) {
 		return released
 	}
 	return p.snoozed(record, p.missing.wait(record), err)

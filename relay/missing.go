@@ -31,9 +31,10 @@ const (
 type missing struct {
 	mu      sync.Mutex
 	gone    map[place]*absentee
-	warned  time.Time // last warning for any destination
-	doubted time.Time // since when no destination has answered; zero if the last one did
-	shut    bool      // the circuit was tripped because none answers
+	heard   map[string]time.Time // when each destination last answered
+	warned  time.Time            // last warning for any destination
+	doubted time.Time            // since when no destination has answered; zero if the last one did
+	shut    bool                 // the circuit was tripped because none answers
 }
 
 // place is a destination, or a key of it. A key may be unavailable alone, as a partition without a
@@ -43,6 +44,7 @@ type place struct{ destination, key string }
 // absentee is a place that is missing or does not answer.
 type absentee struct {
 	since, seen, warned time.Time
+	found               time.Time // since, even if what was known became outdated
 
 	silent bool      // does not answer
 	next   time.Time // when a silent place is tried again: its messages are held until then
@@ -72,12 +74,13 @@ func isSilence(err error) bool {
 	return errors.Is(err, broker.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// note records the broker's results for the records' destinations.
-func (m *missing) note(records []broker.Record, results []error) {
+// note records the broker's results for the records' destinations. back means that a destination
+// answers whose silence tripped the circuit.
+func (m *missing) note(records []broker.Record, results []error) (back bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.gone == nil {
-		m.gone = make(map[place]*absentee)
+		m.gone, m.heard = make(map[place]*absentee), make(map[string]time.Time)
 	}
 	now := time.Now()
 	answered := make(map[string]bool)
@@ -91,17 +94,27 @@ func (m *missing) note(records []broker.Record, results []error) {
 	} else if m.doubted.IsZero() {
 		m.doubted = now
 	}
+	if len(m.heard)+len(answered) > maxMissing {
+		clear(m.heard)
+	}
+	for name := range answered {
+		m.heard[name] = now
+		if whole := (place{destination: name}); m.gone[whole] != nil && m.gone[whole].silent {
+			delete(m.gone, whole)
+			back = m.shut
+		}
+	}
 	for i, record := range records {
 		whole, part := place{destination: record.Destination}, place{record.Destination, record.Key}
 		switch err := results[i]; {
 		case errors.Is(err, broker.ErrDisconnected): // not about the destination
 		case errors.Is(err, broker.ErrNoDestination):
 			m.absent(whole, false, now)
-		case isSilence(err) && !answered[record.Destination]:
-			m.absent(whole, true, now)
+		case isSilence(err) && record.Key != "":
+			m.unanswered(part, now)
 		case isSilence(err):
-			if record.Key != "" {
-				m.absent(part, true, now)
+			if !answered[record.Destination] {
+				m.absent(whole, true, now)
 			}
 		default:
 			for _, at := range []place{whole, part} {
@@ -111,6 +124,31 @@ func (m *missing) note(records []broker.Record, results []error) {
 			}
 		}
 	}
+	return back
+}
+
+// unanswered records that a key is silent. Its destination is silent as a whole once two keys are
+// silent and it has not answered since.
+func (m *missing) unanswered(part place, now time.Time) {
+	whole, alone := place{destination: part.destination}, m.alone(part)
+	if gone := m.gone[whole]; gone != nil && gone.silent && !alone {
+		m.absent(whole, true, now)
+		return
+	}
+	m.absent(part, true, now)
+	for at := range m.gone {
+		if !alone && at.destination == part.destination && at.key != "" && at != part && !m.alone(at) {
+			m.absent(whole, true, now)
+			return
+		}
+	}
+}
+
+// alone reports whether a key is silent although its destination has answered for another key since.
+// Then the key says nothing about the destination.
+func (m *missing) alone(at place) bool {
+	gone := m.gone[at]
+	return gone != nil && at.key != "" && !gone.found.After(m.heard[at.destination])
 }
 
 // absent records that a place is missing or silent.
@@ -120,7 +158,7 @@ func (m *missing) absent(at place, silent bool, now time.Time) {
 		if len(m.gone) == maxMissing {
 			clear(m.gone)
 		}
-		gone = &absentee{since: now, seen: now}
+		gone = &absentee{found: now, since: now, seen: now}
 		m.gone[at] = gone
 	}
 	if now.Sub(gone.seen) > gone.wait(gone.seen)+forgotten {
@@ -132,10 +170,11 @@ func (m *missing) absent(at place, silent bool, now time.Time) {
 
 // of returns the state of a record's destination or key, or nil if neither is absent.
 func (m *missing) of(record broker.Record) *absentee {
-	if gone := m.gone[place{destination: record.Destination}]; gone != nil {
+	whole, part := place{destination: record.Destination}, place{record.Destination, record.Key}
+	if gone := m.gone[whole]; gone != nil && (!gone.silent || !m.alone(part)) {
 		return gone
 	}
-	return m.gone[place{record.Destination, record.Key}]
+	return m.gone[part]
 }
 
 // holds returns how long a record is held because its destination does not answer. Once the wait
@@ -169,6 +208,15 @@ func (m *missing) silentAll(destinations []string) bool {
 	return true
 }
 
+// misjudged reports whether the circuit was tripped for a silent destination although the probe's key
+// was silent before: the other keys may have become silent for the same reason.
+func (m *missing) misjudged(probe broker.Record) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	gone := m.gone[place{destination: probe.Destination}]
+	return m.shut && gone != nil && gone.silent && m.alone(place{probe.Destination, probe.Key})
+}
+
 // disconnected is called when the circuit opens because there is no connection. What is known of
 // silent destinations is outdated once it closes.
 func (m *missing) disconnected() {
@@ -189,13 +237,14 @@ func (m *missing) pace(most time.Duration) time.Duration {
 	return min(time.Since(m.doubted)/10, most)
 }
 
-// opened is called when the circuit closes: silent destinations may answer now.
+// opened is called when the circuit closes: silent destinations may answer now. A key that was silent
+// while its destination answered was not the circuit's reason.
 func (m *missing) opened() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.shut {
 		m.shut, m.doubted = false, time.Time{}
-		maps.DeleteFunc(m.gone, func(_ place, gone *absentee) bool { return gone.silent })
+		maps.DeleteFunc(m.gone, func(at place, gone *absentee) bool { return gone.silent && !m.alone(at) })
 	}
 }
 

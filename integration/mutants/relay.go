@@ -17,10 +17,12 @@ func publishMutants() []mutant {
 			unit("TestEachAnswerIsForItsRecord"), `message 0: got \w+, want done`},
 		{"relay: a key goes on behind a failure", in("publishing.publishNext", never("taken[m.OrderingKey]")),
 			inRelay("TestOrderAcrossAFailure"), `got \{"n":0\}\{"n":2\}`},
-		{"relay: an outage counts attempts", in("publishing.outcome", replace("p.unanswered(record, err)", "err")),
+		{"relay: an outage counts attempts", in("publishing.outcome", replace("p.unanswered(record, err, alone)", "err")),
 			perRelay("TestAnOutageWritesNothing/unavailable"), `got \d+ that wait, want 2000`},
 		{"relay: an absent destination holds up others", in("publishing.unanswered", never("p.missing.silentAll")),
 			unit("TestTheCircuitOpensOnceNoDestinationAnswers"), `got it open, though orders are answered`},
+		{"relay: one silent key is its whole destination", in("missing.unanswered", replace("at != part", "true")),
+			unit("TestAnUnansweredKeyAloneInItsBatchesDelaysNoOthers"), `circuit after batch a+: got open true`},
 	}
 }
 
