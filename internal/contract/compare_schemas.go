@@ -103,6 +103,9 @@ func (s *Schema) kind() string {
 	kind := s.Type[0]
 	if s.Values != nil {
 		kind = "map"
+		if s.Names != nil {
+			kind = "map by " + s.Names.Format
+		}
 	}
 	if detail := cmp.Or(s.Format, s.Encoding); detail != "" {
 		kind += " (" + detail + ")"

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -23,7 +24,8 @@ type Schema struct {
 	Format     string             `json:"format,omitempty"`
 	Encoding   string             `json:"contentEncoding,omitempty"`
 	Properties map[string]*Schema `json:"properties,omitempty"`
-	Required   []string           `json:"required,omitempty"` // always written
+	Names      *Schema            `json:"propertyNames,omitempty"` // of a map whose keys are not any text
+	Required   []string           `json:"required,omitempty"`      // always written
 	Values     *Schema            `json:"additionalProperties,omitempty"`
 	Items      *Schema            `json:"items,omitempty"`
 	MinItems   int                `json:"minItems,omitempty"`
@@ -128,6 +130,20 @@ func has(t reflect.Type, interfaces ...reflect.Type) bool {
 	return slices.ContainsFunc(interfaces, func(i reflect.Type) bool { return t.Implements(i) || reflect.PointerTo(t).Implements(i) })
 }
 
+// isText reports whether a type has a text form of its own.
+func isText(t reflect.Type) bool {
+	return has(t, reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextUnmarshaler]())
+}
+
+// ofText returns the schema of a type with a text form, which may not accept any text.
+func ofText(t reflect.Type) *Schema {
+	s := &Schema{Type: Type{text}, Format: "text"}
+	if t.String() == "uuid.UUID" {
+		s.Format = "uuid"
+	}
+	return s
+}
+
 func (d *deriver) derive(t reflect.Type) *Schema {
 	switch {
 	case t.Kind() == reflect.Pointer:
@@ -140,8 +156,8 @@ func (d *deriver) derive(t reflect.Type) *Schema {
 		return &Schema{Type: Type{number}}
 	case has(t, reflect.TypeFor[json.Marshaler](), reflect.TypeFor[json.Unmarshaler]()):
 		return &Schema{}
-	case has(t, reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextUnmarshaler]()):
-		return &Schema{Type: Type{text}}
+	case isText(t):
+		return ofText(t)
 	}
 	return d.ofKind(t)
 }
@@ -170,11 +186,22 @@ func (d *deriver) ofKind(t reflect.Type) *Schema {
 	case reflect.Array:
 		return &Schema{Type: Type{array}, Items: d.of(t.Elem()), MinItems: t.Len(), MaxItems: new(t.Len())}
 	case reflect.Map:
-		return nullable(&Schema{Type: Type{object}, Values: d.of(t.Elem())})
+		return nullable(&Schema{Type: Type{object}, Names: d.names(t.Key()), Values: d.of(t.Elem())})
 	case reflect.Struct:
 		return d.object(t)
 	}
 	return &Schema{} // it cannot be encoded
+}
+
+// names returns the schema of the keys of a map, or nil if they may be any text.
+func (d *deriver) names(t reflect.Type) *Schema {
+	switch {
+	case t.Kind() == reflect.String:
+		return nil
+	case isText(t):
+		return ofText(t)
+	}
+	return &Schema{Type: Type{text}, Format: d.ofKind(t).Format}
 }
 
 // object returns the schema of a struct.
@@ -183,7 +210,7 @@ func (d *deriver) object(t reflect.Type) *Schema {
 	for _, f := range d.fields(t) {
 		s.Properties[f.name] = d.of(f.goType)
 		if f.quoted {
-			s.Properties[f.name] = quoted(f.goType)
+			s.Properties[f.name] = d.quoted(f.goType)
 		}
 		if !f.optional {
 			s.Required = append(s.Required, f.name)
@@ -194,10 +221,13 @@ func (d *deriver) object(t reflect.Type) *Schema {
 }
 
 // quoted returns the schema of a field with the tag option string.
-func quoted(t reflect.Type) *Schema {
-	s := &Schema{Type: Type{text}}
+func (d *deriver) quoted(t reflect.Type) *Schema {
 	if t.Kind() == reflect.Pointer {
-		return nullable(s)
+		return nullable(d.quoted(t.Elem()))
+	}
+	s := &Schema{Type: Type{text}, Format: "quoted"}
+	if inner := d.ofKind(t); len(inner.Type) > 0 {
+		s.Format = cmp.Or(inner.Format, inner.Type[0])
 	}
 	return s
 }

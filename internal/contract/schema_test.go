@@ -85,14 +85,14 @@ func TestSchemaFollowsEncodingJSON(t *testing.T) {
 			E json.Number
 			F marshals
 			G any
-		}{}, "{A:string! B:string! C:any! D:any! E:number! F:any! G:any!}"},
+		}{}, "{A:string/uuid! B:string/text! C:any! D:any! E:number! F:any! G:any!}"},
 		{struct {
 			A int   `json:",string"`
 			B *bool `json:",string"`
 			//lint:ignore SA5008 encoding/json ignores the option
 			C []int   `json:",string"`
 			D float64 `json:"d,omitempty,string"`
-		}{}, "{A:string! B:string?! C:array?[integer/int64]! d:string}"},
+		}{}, "{A:string/int64! B:string?/boolean! C:array?[integer/int64]! d:string/double}"},
 		{struct {
 			inner
 			C int
