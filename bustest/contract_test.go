@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
 )
@@ -45,6 +47,24 @@ type (
 	renamed struct{ invoiceV1 }
 )
 
+// Values that are all texts in JSON.
+type (
+	texts struct {
+		ID     string         `json:"id"`
+		Totals map[string]int `json:"totals"`
+		Paid   int            `json:"paid,string"`
+		Code   string         `json:"code"`
+	}
+	parsedTexts struct {
+		ID     uuid.UUID   `json:"id"`
+		Totals map[int]int `json:"totals"`
+		Paid   bool        `json:"paid,string"`
+		Code   int         `json:"code,string"`
+	}
+)
+
+func (texts) PayloadType() string        { return "invoice" }
+func (parsedTexts) PayloadType() string  { return "invoice" }
 func (invoiceV1) PayloadType() string    { return "invoice" }
 func (withoutField) PayloadType() string { return "invoice" }
 func (retyped) PayloadType() string      { return "invoice" }
@@ -152,6 +172,23 @@ func TestContract(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestContractSeesHowTextsAreRead, because not every text is a UUID, a number or a key of a map of numbers.
+func TestContractSeesHowTextsAreRead(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "payloads.json")
+	if got := errorsIn(t, true, file, consume[texts]("send")); got != "" {
+		t.Fatal(got)
+	}
+	got := errorsIn(t, false, file, consume[parsedTexts]("send"))
+	for _, want := range []string{
+		`"code" is string (int64), and was string:`, `"id" is string (uuid), and was string:`,
+		`"paid" is string (boolean), and was string (int64):`, `"totals" is map by int64, and was map:`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 

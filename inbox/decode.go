@@ -31,7 +31,7 @@ type arrival struct {
 	hash    string       // in hex: stored in the inbox
 	each    []recipient  // if it is for several consumers: further hashes for the inbox
 	message *bus.Message // nil if the type is unknown or the record is parked
-	unknown string       // the type, if unknown; empty if the record has none
+	unknown string       // the type, if unknown, or the consumer: see consumerOf; empty if the record has no type
 	parked  error        // why it is parked
 	encoded string       // the encoded parked record, once it was needed
 	sent    time.Time    // the record's own time; zero if it has none
@@ -57,7 +57,7 @@ func (r *reader) read(ctx context.Context, record broker.Record) (arrival, error
 	}
 	a := r.understand(ctx, record, mapped, e, err)
 	if r.newer(a.message) {
-		return arrival{}, &newerError{e.Attributes["type"], a.message.Schema}
+		return arrival{}, &newerError{eventType: e.Attributes["type"], schema: a.message.Schema}
 	}
 	return a, nil
 }
@@ -83,7 +83,7 @@ func (r *reader) understand(ctx context.Context, record, mapped broker.Record, e
 		case errors.Is(err, errNoEvent) && mapped.Body == nil: // of a removed key: ignored whatever its type
 			return a
 		case kind != "" && r.receiver.types[kind] == "":
-			a.unknown = kind
+			a.unknown = cloudevents.Printable(kind)
 			return a
 		}
 		return a.park(err)
@@ -91,7 +91,7 @@ func (r *reader) understand(ctx context.Context, record, mapped broker.Record, e
 	a.sent, _ = time.Parse(time.RFC3339, e.Attributes["time"]) //nolint:errcheck // it is shown only
 	payloadType, known := r.receiver.types[e.Attributes["type"]]
 	if !known {
-		a.unknown = e.Attributes["type"]
+		a.unknown = cloudevents.Printable(e.Attributes["type"]) // no type is taken for an entry of consumerOf
 		return a
 	}
 	if payloadType == tombstone && len(e.Data) == 0 {
@@ -106,7 +106,10 @@ func (r *reader) understand(ctx context.Context, record, mapped broker.Record, e
 		err = r.event(ctx, m)
 	default:
 		m.Schema = max(m.Schema, 1)
-		err = unknownConsumer(r.registry, m)
+		if name := unknownConsumer(r.registry, m); name != "" {
+			a.unknown = consumerOf(e.Attributes["type"], name)
+			err = fmt.Errorf("the record is for consumer %q, which is not registered for payload %q here", cloudevents.Short(name), payloadType)
+		}
 	}
 	if err != nil {
 		return a.park(err)
@@ -267,15 +270,15 @@ func messageID(source, id string) uuid.UUID {
 	return uuid.NewSHA1(space, []byte(source+"\x00"+id))
 }
 
-// unknownConsumer returns an error if the record is for a consumer that is not registered here.
-func unknownConsumer(registry *bus.Registry, m *bus.Message) error {
+// unknownConsumer returns a consumer of the record that is not registered here, or "".
+func unknownConsumer(registry *bus.Registry, m *bus.Message) string {
 	consumers := access.ConsumersOf(registry, m.PayloadType)
 	for _, name := range m.Recipients {
 		if !slices.ContainsFunc(consumers, func(c bus.Consumer) bool { return slices.Contains(access.Names(c), name) }) {
-			return fmt.Errorf("the record is for consumer %q, which is not registered for payload %q here", cloudevents.Short(name), m.PayloadType)
+			return name
 		}
 	}
-	return nil
+	return ""
 }
 
 // newest returns the newest known schema of a payload type.

@@ -75,10 +75,8 @@ func (a *acceptor) retry(ctx context.Context, m *bus.Message) error {
 	switch {
 	case err != nil:
 		return wrap(err)
-	case one.parked != nil:
-		return bus.Permanent(wrap(one.parked))
 	case one.message == nil:
-		return a.retryUnknown(ctx, one.unknown, wrap)
+		return a.retryUnaccepted(ctx, one, wrap)
 	}
 	err = a.writeTogether(ctx, false, one)
 	switch {
@@ -90,14 +88,18 @@ func (a *acceptor) retry(ctx context.Context, m *bus.Message) error {
 	return err
 }
 
-// retryUnknown discards a record of a type that no instance accepts.
-func (a *acceptor) retryUnknown(ctx context.Context, eventType string, wrap func(error) error) error {
-	err := a.worker.types.mayIgnore(ctx, eventType)
+// retryUnaccepted poisons a record that is still to be parked, or discards one of an unknown type, unless
+// another instance accepts it.
+func (a *acceptor) retryUnaccepted(ctx context.Context, one arrival, wrap func(error) error) error {
+	err := a.worker.types.mayIgnore(ctx, one.unknown)
 	if _, newer := errors.AsType[*newerError](err); newer {
 		return bus.Snooze(retryDelay)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case one.parked != nil:
+		return bus.Permanent(wrap(one.parked))
 	}
 	return bus.Discard(wrap(errors.New("the type of the event is not accepted")))
 }

@@ -75,7 +75,7 @@ func (a *acceptor) accept(ctx context.Context, records []broker.Record) error {
 		return fmt.Errorf("inbox: receiver %q: %w", a.receiver.name, err)
 	}
 	a.outage.Recovered()
-	a.worker.state.succeeded(len(b.unknown))
+	a.worker.state.succeeded(b.ignored)
 	return nil
 }
 
@@ -83,7 +83,8 @@ func (a *acceptor) accept(ctx context.Context, records []broker.Record) error {
 type batch struct {
 	arrivals []arrival      // to be written
 	messages []*bus.Message // of those that become messages
-	unknown  []string       // types of the others
+	unknown  []string       // types and consumers that this instance lacks
+	ignored  int            // records of unknown types
 }
 
 func (a *acceptor) read(ctx context.Context, records []broker.Record) (b batch, err error) {
@@ -101,8 +102,11 @@ func (a *acceptor) read(ctx context.Context, records []broker.Record) (b batch, 
 			return b, fmt.Errorf("inbox: receiver %q: %w", a.receiver.name, err)
 		}
 		a.worker.state.arrived(r.sent)
-		if r.message == nil && r.parked == nil {
+		if r.unknown != "" {
 			b.unknown = append(b.unknown, r.unknown)
+		}
+		if r.message == nil && r.parked == nil {
+			b.ignored++
 			continue
 		}
 		b.arrivals = append(b.arrivals, r)

@@ -17,12 +17,17 @@ const standBackFor = 30 * time.Second
 // this one does not know.
 type newerError struct {
 	eventType string
-	schema    int // 0: the type is unknown
+	consumer  string // "": the type or the schema is unknown
+	schema    int    // 0: the type or the consumer is unknown
 }
 
 func (e *newerError) Error() string {
 	if e.schema > 0 {
 		return fmt.Sprintf("schema %d of type %q is unknown: a newer release wrote the record", e.schema, cloudevents.Short(e.eventType))
+	}
+	if e.consumer != "" {
+		return fmt.Sprintf("another instance of the receiver has consumer %q for type %q, this instance does not",
+			cloudevents.Short(e.consumer), cloudevents.Short(e.eventType))
 	}
 	return fmt.Sprintf("another instance of the receiver accepts type %q, this instance does not", cloudevents.Short(e.eventType))
 }

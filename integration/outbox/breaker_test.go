@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -325,4 +326,64 @@ func TestABreakerIsReportedAtOnce(t *testing.T) {
 	if n := strings.Count(log.String(), "circuit breaker closed"); n != 1 {
 		t.Errorf("lines about the end: got %d, want 1: %s", n, log.String())
 	}
+}
+
+// TestARenamedConsumerHasTheSameBreaker: neither a rollout nor the time after it runs messages against what is down.
+// Promise: breaker
+func TestARenamedConsumerHasTheSameBreaker(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		var runs atomic.Int64
+		var up atomic.Bool
+		app := func(name string, options ...bus.ConsumerOption) *app {
+			return testapp.New(t, db, bus.Consume(name, func(context.Context, order) error {
+				if runs.Add(1); up.Load() {
+					return nil
+				}
+				return errAway
+			}, append(options, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 2, Cooldown: time.Hour}),
+				bus.MaxAttempts(1000), bus.AttemptDelay(time.Millisecond))...))
+		}
+		before, after := app("charge"), app("charge-card", bus.Aliases("charge"))
+		r := before.Start(testapp.Fast())
+		before.ProduceMany(2)
+		testapp.Eventually(t, "the breaker is open", func() bool { return len(r.Health().OpenCircuits) == 1 })
+		r.MustStop()
+		after.Exec("UPDATE consumer_messages SET available_after = " + testapp.In(db, time.Hour))
+		r = after.Start(testapp.Fast())
+		testapp.Eventually(t, "it is open under the new name", func() bool { return len(r.Health().OpenCircuits) == 1 })
+		ran := runs.Load()
+		up.Store(true)
+		after.Exec("UPDATE consumer_messages SET available_after = " + testapp.NowOf(db))
+		testapp.OK(t, after.Admin().Probe(t.Context(), db, "charge-card"))
+		testapp.Eventually(t, "all ran", after.Empty)
+		if n := runs.Load() - ran; n != 2 {
+			t.Errorf("runs: got %d, want 2", n)
+		}
+		testapp.Eventually(t, "it is closed", func() bool {
+			return after.Count("SELECT count(*) FROM message_breakers WHERE open_until IS NOT NULL") == 0
+		})
+		r.MustStop()
+	})
+}
+
+// TestAnOpenBreakerIsKeptOpenAndClosedWithItsRow: a process without a message to probe with shows that it has the breaker.
+func TestAnOpenBreakerIsKeptOpenAndClosedWithItsRow(t *testing.T) {
+	t.Parallel()
+	db := testdb.SQLite(t)
+	a := testapp.New(t, db, bus.Consume("c", func(context.Context, order) error { return errAway }, bus.MaxAttempts(1000),
+		bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 2, Cooldown: time.Hour}), bus.AttemptDelay(time.Millisecond)))
+	r := a.Start(testapp.Fast())
+	a.ProduceMany(2)
+	testapp.Eventually(t, "the breaker is open", func() bool { return len(r.Health().OpenCircuits) == 1 })
+	a.Exec("DELETE FROM consumer_messages")
+	a.Exec("UPDATE message_breakers SET open_until = " + testapp.In(db, -time.Hour))
+	open := func() int {
+		queues := testapp.Must[[]admin.Queue](t)(a.Admin().Queues(t.Context(), db))
+		return len(slices.DeleteFunc(queues, func(q admin.Queue) bool { return q.Breaker == nil }))
+	}
+	testapp.Eventually(t, "it is kept open", func() bool { return open() == 1 })
+	a.Exec("DELETE FROM message_breakers")
+	testapp.Eventually(t, "it is closed", func() bool { return len(r.Health().OpenCircuits) == 0 })
+	r.MustStop()
 }

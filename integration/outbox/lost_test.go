@@ -11,6 +11,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/asyncmonolith/asyncmonolith-go/admin"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
@@ -221,4 +222,38 @@ func TestAnInterruptedProduceIsAllOrNothing(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestASlowLookForTheNextMessageStopsNothingElse: many dead index entries of later messages make it slow. Claims of lost
+// processes are recovered nevertheless, their messages run, and running ones can be stopped.
+// Promise: held-up
+func TestASlowLookForTheNextMessageStopsNothingElse(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.PostgresDSN(t)
+	var running, ran atomic.Int64
+	a := testapp.New(t, testdb.OpenPostgres(t, dsn), testapp.Counting("c", &ran),
+		bus.Consume("stopped", func(ctx context.Context, _ testapp.Refund) error {
+			running.Add(1)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}, bus.Timeout(10*time.Minute)))
+	a.Produce(order{ID: "1"})
+	a.Exec("INSERT INTO message_claims (owner, solo, claimed_at, leased_until, message_ids) " +
+		"SELECT 'dead', FALSE, now(), now() - interval '1 minute', array_agg(id) FROM consumer_messages")
+	a.Produce(testapp.Refund{})
+	const next = "AND m.available_after > statement_timestamp() ORDER BY"
+	b := *a
+	b.DB = testdb.OpenRewritten(t, dsn, testdb.Replacing(t, next, "AND (SELECT pg_sleep(60)) IS NOT NULL "+next))
+	config := testapp.Fast()
+	config.LeaseDuration = 2 * time.Second
+	r := b.Start(config)
+	testapp.Eventually(t, "the message of the lost process runs", func() bool { return ran.Load() == 1 })
+	testapp.Eventually(t, "the other one runs", func() bool { return running.Load() == 1 })
+	var id int64
+	testapp.OK(t, a.DB.NewRaw("SELECT id FROM consumer_messages WHERE consumer_type = 'stopped'").Scan(t.Context(), &id))
+	stopped, err := a.Admin().Stop(t.Context(), a.DB, id)
+	if err != nil || stopped != admin.StopCancelled {
+		t.Errorf("Stop: got %q, %v, want %q", stopped, err, admin.StopCancelled)
+	}
+	r.MustStop()
 }

@@ -516,3 +516,28 @@ func TestToStopTheSecondOfAKeyTakesItOutOfItsGroup(t *testing.T) {
 		t.Errorf("got %d runs of the second, want it gone before it ever ran", seconds.Load())
 	}
 }
+
+// TestARunIsStoppedWhilePollsFail: a poll that fails although the database answers delays no stop request.
+func TestARunIsStoppedWhilePollsFail(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.PostgresDSN(t)
+	var running atomic.Int64
+	a := testapp.New(t, testdb.OpenPostgres(t, dsn), bus.Consume("c", func(ctx context.Context, _ order) error {
+		running.Add(1)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}, bus.Timeout(10*time.Minute)))
+	b := *a
+	const clock = "UNION ALL SELECT 5, 0, 0,"
+	b.DB = testdb.OpenRewritten(t, dsn, testdb.Replacing(t, clock, "UNION ALL SELECT 5, 1 / 0, 0,"))
+	r := b.Start(testapp.Fast())
+	a.Produce(order{ID: "1"})
+	testapp.Eventually(t, "it runs", func() bool { return running.Load() == 1 })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	stopped, err := a.Admin().Stop(ctx, a.DB, a.Pending()[0].ID)
+	if err != nil || stopped != admin.StopCancelled {
+		t.Errorf("Stop: got %q, %v, want %q", stopped, err, admin.StopCancelled)
+	}
+	r.MustStop()
+}

@@ -199,6 +199,50 @@ func TestAnOlderInstanceLeavesANewTypeToNewerOnes(t *testing.T) {
 	})
 }
 
+// TestAnOlderInstanceLeavesANewConsumersRecordsToNewerOnes: parked, none of their consumers would have them.
+// Promise: relay-types
+func TestAnOlderInstanceLeavesANewConsumersRecordsToNewerOnes(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		q := newQueue()
+		gate := held{q, make(chan struct{})}
+		first := receives(t, db, inbox.NewReceiver("from-shop", q, inbox.Accept[order]()), testapp.Consumed("ship"))
+		newer := receives(t, db, inbox.NewReceiver("from-shop", gate, inbox.Accept[order]()), testapp.Consumed("ship"),
+			testapp.Consumed("bill", bus.Aliases("charge")))
+		first.run()
+		newer.run()
+		testapp.Eventually(t, "the newer one runs", func() bool { return newer.runner.Health().Ready })
+		forConsumers := func(id, names string) broker.Record {
+			r := event(id, order{ID: id})
+			r.Attributes["consumers"] = names
+			return r
+		}
+		q.batches <- []broker.Record{forConsumers("1", "ship,charge")}
+		testapp.Eventually(t, "the older one stands back", func() bool {
+			return strings.Contains(first.stats().Paused, `consumer "charge"`) || q.acked.Load() > 0
+		})
+		if n := q.acked.Load(); n != 0 {
+			t.Fatalf("got %d acknowledged and %+v, want the record given back", n, first.stats())
+		}
+		close(gate.open)
+		testapp.Eventually(t, "the newer one takes it", func() bool { return q.acked.Load() == 1 })
+		count := func(consumer string) int {
+			return newer.Count("SELECT count(*) FROM consumer_messages WHERE consumer_type = ?", consumer)
+		}
+		if ship, bill, parked := count("ship"), count("bill"), count("receive:from-shop"); ship != 1 || bill != 1 || parked != 0 {
+			t.Errorf("got %d and %d messages and %d parked, want one for each consumer", ship, bill, parked)
+		}
+		q.batches <- []broker.Record{forConsumers("2", "ship,nobody")}
+		testapp.Eventually(t, "what no instance has a consumer for is parked", func() bool { return count("receive:from-shop") == 1 })
+		forged := event("3", order{ID: "3"})
+		forged.Attributes["type"] = "order.placed\tship"
+		q.batches <- []broker.Record{forged}
+		testapp.Eventually(t, "a type that reads like an entry of a consumer is dropped", func() bool { return q.acked.Load() == 3 })
+		newer.stop()
+		first.stop()
+	})
+}
+
 // TestAnOlderInstanceGivesItsTurnToANewerOne: of a receiver into the log one instance receives, and the order is kept.
 // Promise: relay-types
 func TestAnOlderInstanceGivesItsTurnToANewerOne(t *testing.T) {

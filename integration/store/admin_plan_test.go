@@ -299,8 +299,8 @@ func TestReportsAreForgottenByTheirAge(t *testing.T) {
 		s := testapp.Must[*store.Store](t)(store.For(db.Dialect().Name(), bus.Tables{}))
 		var sent []string
 		hooked := db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) { sent = append(sent, query) }))
-		if n, err := s.Reports.ForgetReports(t.Context(), hooked, 100); err != nil || n != 0 || len(sent) != 6 {
-			t.Fatalf("forget: got %d, error %v and %d statements, want 0 in 6", n, err, len(sent))
+		if n, err := s.Reports.ForgetReports(t.Context(), hooked, 100); err != nil || n != 0 || len(sent) != 7 {
+			t.Fatalf("forget: got %d, error %v and %d statements, want 0 in 7", n, err, len(sent))
 		}
 		for _, query := range sent {
 			for _, step := range explainPlan(t, db, query) {

@@ -280,9 +280,9 @@ func TestProcessorsStatementsArePlannedOnce(t *testing.T) {
 	wants := ledgerRequest("a", 10).Wants
 	for range 10 {
 		l.claimAndFinish(l.db)
-		for _, poll := range []func(context.Context, *bun.DB, []store.Want) (store.Poll, error){l.Claims.Poll, l.Claims.PollDue} {
-			testapp.OK(t, testapp.Second(poll(l.ctx, l.db, wants)))
-		}
+		testapp.OK(t, testapp.Second(l.Claims.Poll(l.ctx, l.db, wants)))
+		testapp.OK(t, testapp.Second(l.Claims.PollNow(l.ctx, l.db, wants)))
+		testapp.OK(t, testapp.Second(l.Claims.PollDue(l.ctx, l.db, wants)))
 		l.claimAndSettle()
 		l.claimAndRemove()
 		l.handOff(1)

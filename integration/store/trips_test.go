@@ -79,6 +79,7 @@ func TestRoundTrips(t *testing.T) {
 		{"a claim of nothing", 3, nil, claim}, // begin, pick, commit
 		{"a claim", 4, nil, claim},            // and record
 		{"a poll", 1, nil, func() error { _, err := l.Claims.Poll(l.ctx, db, ledgerWants(1)); return err }},
+		{"a poll without the next message", 1, nil, func() error { _, err := l.Claims.PollNow(l.ctx, db, ledgerWants(1)); return err }},
 		{"a look for what is due", 1, nil, func() error { _, err := l.Claims.PollDue(l.ctx, db, ledgerWants(1)); return err }},
 		{"a renewal", 1, nil, func() error { _, err := l.Claims.Extend(l.ctx, db, "a", time.Minute); return err }},
 		{"a finish", 1, claim, func() error { _, err := l.Claims.Finish(l.ctx, db, "a", []int64{c.ID}); return err }},

@@ -17,8 +17,8 @@ import (
 // outcomes are counted: store.FlowStore.CountRuns.
 type breaker struct {
 	*flow.Circuit
-	name   string
-	config bus.CircuitBreakerConfig
+	consumer string
+	config   bus.CircuitBreakerConfig
 
 	mu           sync.Mutex
 	done, failed int64
@@ -33,14 +33,14 @@ type breaker struct {
 }
 
 // breakerOf returns a consumer's circuit breaker, which is then its circuit, or nil if it has none.
-func breakerOf(name string, settings bus.ConsumerConfig, circuit *flow.Circuit) (*breaker, error) {
+func breakerOf(consumer string, settings bus.ConsumerConfig, circuit *flow.Circuit) (*breaker, error) {
 	switch {
 	case settings.Breaker == nil:
 		return nil, nil
 	case circuit != nil:
-		return nil, fmt.Errorf("outbox: consumer %q: CircuitBreaker and WithCircuit do not go together", name)
+		return nil, fmt.Errorf("outbox: consumer %q: CircuitBreaker and WithCircuit do not go together", consumer)
 	}
-	return &breaker{Circuit: new(flow.Circuit), name: name, config: *settings.Breaker}, nil
+	return &breaker{Circuit: new(flow.Circuit), consumer: consumer, config: *settings.Breaker}, nil
 }
 
 // count counts the outcome of a run, unless the circuit breaker has opened since the run began. A

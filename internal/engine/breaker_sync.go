@@ -63,7 +63,7 @@ func (bs *breakerSync) sync(ctx context.Context, all map[string]*breaker) {
 		case err != nil: // continue with the others
 			b.keep(over)
 		case over:
-			bs.closed(name)
+			bs.closed(b.consumer)
 		}
 	}
 	rows, err := ask(ctx, bs.outage, "read circuit breakers", statementTimeout,
@@ -71,8 +71,12 @@ func (bs *breakerSync) sync(ctx context.Context, all map[string]*breaker) {
 	if err != nil {
 		return
 	}
+	stored := make(map[string]store.Breaker)
 	for _, row := range rows {
-		bs.apply(ctx, all[row.Name], row)
+		stored[row.Name] = row
+	}
+	for name, b := range all {
+		bs.apply(ctx, b, stored[name]) // one without a row is closed
 	}
 }
 
@@ -91,15 +95,22 @@ func (bs *breakerSync) apply(ctx context.Context, b *breaker, row store.Breaker)
 	case after && !before:
 		open := flow.NewOpenBreaker(row)
 		bs.config.Logger.Warn("circuit breaker opened, one message at a time probes",
-			"consumer", row.Name, "failed", open.Failed, "runs", open.Runs, "next_probe_at", open.NextProbeAt)
+			"consumer", b.consumer, "failed", open.Failed, "runs", open.Runs, "next_probe_at", open.NextProbeAt)
 		bs.reports.Soon()
 	case before && !after:
-		bs.closed(row.Name)
+		bs.closed(b.consumer)
 	case after && b.takeMissed():
-		bs.config.Logger.Warn("circuit breaker stays open: the probe failed", "consumer", row.Name, "next_probe_at", row.OpenUntil.Time)
+		bs.config.Logger.Warn("circuit breaker stays open: the probe failed", "consumer", b.consumer, "next_probe_at", row.OpenUntil.Time)
 		bs.reports.Soon()
 	}
-	if !row.Due(b.config) || !bs.dispatcher.couldProbe(row.Name) {
+	switch {
+	case !row.Due(b.config):
+		return
+	case !bs.dispatcher.couldProbe(b.consumer):
+		if row.Idle() {
+			_, _ = ask(ctx, bs.outage, "keep a circuit breaker open", statementTimeout,
+				func(ctx context.Context) (struct{}, error) { return struct{}{}, bs.store.Flow.KeepBreaker(ctx, bs.db, row) })
+		}
 		return
 	}
 	won, err := ask(ctx, bs.outage, "take a probe", statementTimeout,

@@ -139,11 +139,12 @@ func (ct *catalog) activeLocked() bool {
 	return slices.ContainsFunc(ct.consumers, (*consumer).pending)
 }
 
+// breakers returns the circuit breakers by their stored names.
 func (ct *catalog) breakers() map[string]*breaker {
 	all := make(map[string]*breaker)
 	for _, c := range ct.consumers {
 		if c.breaker != nil {
-			all[c.Name()] = c.breaker
+			all[flow.Oldest(c.Consumer)] = c.breaker
 		}
 	}
 	return all

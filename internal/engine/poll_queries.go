@@ -20,10 +20,10 @@ type pollQueries struct {
 	pollState *pollState
 }
 
-// poll looks for everything there may be to do, and activates the lanes that have messages. It looks
+// poll looks for everything there is to do now, and activates the lanes that have messages. It looks
 // at the lanes of the consumers that match.
 func (pq *pollQueries) poll(ctx context.Context, wants []store.Want, match func(*consumer) bool) (store.Poll, error) {
-	poll, err := pq.pollParts(ctx, wants)
+	poll, err := pq.pollParts(ctx, wants, false)
 	if dberr.IsUnavailable(err) {
 		return poll, err
 	}
@@ -34,10 +34,15 @@ func (pq *pollQueries) poll(ctx context.Context, wants []store.Want, match func(
 const mostWants = 200
 
 // pollParts is a poll of some wants at a time. A failed part does not stop the others; the poll
-// has no time then, since it does not speak for all wants.
-func (pq *pollQueries) pollParts(ctx context.Context, wants []store.Want) (poll store.Poll, err error) {
+// has no time then, since it does not speak for all wants. Without next it does not look for when
+// the next message is due.
+func (pq *pollQueries) pollParts(ctx context.Context, wants []store.Want, next bool) (poll store.Poll, err error) {
+	look := pq.store.Claims.PollNow
+	if next {
+		look = pq.store.Claims.Poll
+	}
 	for from := 0; from == 0 || from < len(wants) && ctx.Err() == nil; from += mostWants {
-		part, failed := pq.store.Claims.Poll(ctx, pq.db, wants[from:min(from+mostWants, len(wants))])
+		part, failed := look(ctx, pq.db, wants[from:min(from+mostWants, len(wants))])
 		if failed == nil {
 			poll.Add(part, from)
 		}

@@ -34,6 +34,7 @@ type poller struct {
 
 	// Used by the loop only.
 	retry            backoff.BackOff
+	nextFrom         time.Time // looks do not ask before this when the next message is due
 	unpreparedLogged bool
 }
 
@@ -70,6 +71,9 @@ func (p *poller) poll(ctx context.Context) (ok bool) {
 	}
 	if err != nil {
 		p.alarm.Rearm(now, time.Now().Add(p.retry.NextBackOff()))
+		if p.outage.Err() == nil {
+			p.act(ctx, poll, now)
+		}
 		return false
 	}
 	p.retry.Reset()
@@ -78,14 +82,7 @@ func (p *poller) poll(ctx context.Context) (ok bool) {
 		p.config.Logger.Info("a connection lost its prepared statements, statements are now sent as text: " +
 			"a connection pooler or DISCARD ALL is the usual cause")
 	}
-	if p.stopper.look(ctx) {
-		p.alarm.By(now.Add(stopInterval))
-	}
-	if poll.Expired && p.recoverer.mayRecover() {
-		p.recoverer.recoverClaims(ctx)
-	} else if grace := p.recoverer.graceEnds(); poll.Expired && now.Before(grace) {
-		p.alarm.By(grace)
-	}
+	p.act(ctx, poll, now)
 	if poll.Next > 0 {
 		p.alarm.By(now.Add(max(poll.Next, pollFloor)))
 	}
@@ -96,6 +93,18 @@ func (p *poller) poll(ctx context.Context) (ok bool) {
 		p.alarm.By(now.Add(poll.Lease + pollFloor))
 	}
 	return true
+}
+
+// act handles stop requests and expired claims. The part of a failed poll that was answered counts.
+func (p *poller) act(ctx context.Context, poll store.Poll, now time.Time) {
+	if p.stopper.look(ctx) {
+		p.alarm.By(now.Add(stopInterval))
+	}
+	if poll.Expired && p.recoverer.mayRecover() {
+		p.recoverer.recoverClaims(ctx)
+	} else if grace := p.recoverer.graceEnds(); poll.Expired && now.Before(grace) {
+		p.alarm.By(grace)
+	}
 }
 
 // jitter spreads a delay by ±20 %, so that processes do not poll in step.

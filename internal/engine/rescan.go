@@ -130,13 +130,25 @@ func (p *poller) lookAll(ctx context.Context) (poll store.Poll, err error) {
 	} else if due {
 		p.sweeper.aside(func() bool { return p.sweepBack(ctx) })
 	}
-	began := time.Now()
-	poll, err = p.look(ctx, nil, statementTimeout)
-	if err != nil && tooSlow(began) && p.outage.Err() == nil {
-		p.pollState.skip(time.Now())
+	for {
+		began, next := time.Now(), p.looksForNext()
+		poll, err = p.look(ctx, nil, statementTimeout)
+		if err == nil || ctx.Err() != nil || p.outage.Err() != nil {
+			return poll, err
+		}
+		if tooSlow(began) {
+			p.pollState.skip(time.Now())
+		}
+		if !next {
+			return poll, err
+		}
+		p.nextFrom = time.Now().Add(max(sweepAgain, sweepShare*time.Since(began)))
 	}
-	return poll, err
 }
+
+// looksForNext reports whether looks find out when the next message is due. They do not for a while
+// after one failed: no cursor bounds that part, which is slow among many dead index entries.
+func (p *poller) looksForNext() bool { return !time.Now().Before(p.nextFrom) }
 
 // look polls the database and updates the dispatcher. It looks for keyed messages separately, with their
 // own time limit: an error there does not fail the poll.
@@ -144,7 +156,9 @@ func (p *poller) look(ctx context.Context, from *store.Position, patience time.D
 	began := time.Now()
 	wants, stood := p.pollState.looks(from)
 	poll, err = ask(ctx, p.outage, "poll", patience,
-		func(ctx context.Context) (store.Poll, error) { return p.pollQueries.pollParts(ctx, wants) })
+		func(ctx context.Context) (store.Poll, error) {
+			return p.pollQueries.pollParts(ctx, wants, p.looksForNext())
+		})
 	if err == nil || from == nil && !dberr.IsUnavailable(err) { // a sweep that failed is followed by another look
 		p.lookAtLanes(ctx, &poll)
 	}

@@ -18,12 +18,12 @@ func LimitOf(c bus.Consumer, settings bus.ConsumerConfig) (name string, n int) {
 	if settings.SharedConcurrency != "" {
 		return SharedLimit + settings.SharedConcurrency, settings.GlobalConcurrency
 	}
-	return oldest(c), settings.GlobalConcurrency
+	return Oldest(c), settings.GlobalConcurrency
 }
 
-// oldest returns the name under which limits and rates of a consumer are stored. Programs from
+// Oldest returns the name under which limits, rates and the circuit breaker of a consumer are stored. Programs from
 // before and after a rename share it.
-func oldest(c bus.Consumer) string {
+func Oldest(c bus.Consumer) string {
 	names := access.Names(c)
 	return names[len(names)-1]
 }
@@ -34,7 +34,7 @@ func RateOf(c bus.Consumer) *store.Rate {
 	if config.Rate == 0 {
 		return nil
 	}
-	return &store.Rate{Name: oldest(c), N: config.Rate, Per: config.RatePer, Burst: config.RateBurst}
+	return &store.Rate{Name: Oldest(c), N: config.Rate, Per: config.RatePer, Burst: config.RateBurst}
 }
 
 // KeyRateOf returns the rate of each key of a consumer, or nil.
@@ -43,7 +43,7 @@ func KeyRateOf(c bus.Consumer) *store.Rate {
 	if config.KeyRate == 0 {
 		return nil
 	}
-	return &store.Rate{Name: oldest(c), N: config.KeyRate, Per: config.KeyRatePer, Burst: config.KeyRateBurst}
+	return &store.Rate{Name: Oldest(c), N: config.KeyRate, Per: config.KeyRatePer, Burst: config.KeyRateBurst}
 }
 
 // BlocksKeys reports whether poisoned messages of a consumer block their keys.

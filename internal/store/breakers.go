@@ -15,6 +15,15 @@ import (
 // with. Nothing waits longer than that for a recovered dependency.
 const mostCooldown = time.Minute
 
+const (
+	// After breakerIdle, a process that has no message to probe with keeps an open breaker open anew.
+	breakerIdle = time.Minute
+	// After breakerAbandoned without that, no process has the breaker any more: its consumer has lost it
+	// or was removed, or no process runs.
+	breakerAbandoned = 10 * time.Minute
+	breakersKept     = 7 * 24 * time.Hour
+)
+
 // Breaker is the stored state of a consumer's circuit breaker.
 type Breaker struct {
 	Name      string         `bun:"name"`
@@ -31,6 +40,9 @@ type Breaker struct {
 
 // Open reports whether the breaker is open.
 func (b Breaker) Open() bool { return !b.OpenUntil.IsZero() }
+
+// Idle reports whether it has been time to probe for so long that KeepBreaker is needed.
+func (b Breaker) Idle() bool { return b.Open() && b.Now.Sub(b.OpenUntil.Time) > breakerIdle }
 
 // Due reports whether it is time to probe an open breaker. A time further ahead than any cooldown is
 // that of a clock that was set back since, or of a longer cooldown.
@@ -53,9 +65,9 @@ func (s *FlowStore) Breakers(ctx context.Context, db bun.IDB, names []string) ([
 	return read[[]Breaker](ctx, s.tables, db, breakerColumns+`name IN (?)`, bun.List(names))
 }
 
-// OpenBreakers returns the open breakers.
+// OpenBreakers returns the open breakers that a process has.
 func (s *FlowStore) OpenBreakers(ctx context.Context, db bun.IDB) ([]Breaker, error) {
-	return read[[]Breaker](ctx, s.tables, db, breakerColumns+`open_until IS NOT NULL ORDER BY name`)
+	return read[[]Breaker](ctx, s.tables, db, breakerColumns+`open_until > ? ORDER BY name`, bun.Safe(s.names.After(ctx, -breakerAbandoned)))
 }
 
 // CountRuns adds runs to a breaker, and opens it when too many have failed.
@@ -123,10 +135,17 @@ func (s *FlowStore) TakeProbe(ctx context.Context, db bun.IDB, b Breaker, config
 	)
 }
 
+// KeepBreaker shows that a process has an open breaker that it cannot probe yet.
+func (s *FlowStore) KeepBreaker(ctx context.Context, db bun.IDB, b Breaker) error {
+	return s.exec(ctx, db, `UPDATE {breakers} SET open_until = {now} WHERE name = ? AND open_until < ?`,
+		b.Name, bun.Safe(s.names.After(ctx, -breakerIdle)))
+}
+
 // ProbeBreaker lets the first process with a message of the consumer probe an open breaker now. It
-// returns false if none is open.
+// returns false if none is open, or no process has it.
 func (s *FlowStore) ProbeBreaker(ctx context.Context, db bun.IDB, names []string) (open bool, err error) {
-	n, err := s.changed(ctx, db, `UPDATE {breakers} SET open_until = {now} WHERE name IN (?) AND open_until IS NOT NULL`, bun.List(names))
+	n, err := s.changed(ctx, db, `UPDATE {breakers} SET open_until = {now} WHERE name IN (?) AND open_until > ?`,
+		bun.List(names), bun.Safe(s.names.After(ctx, -breakerAbandoned)))
 	return n > 0, err
 }
 

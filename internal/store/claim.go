@@ -32,16 +32,22 @@ func (s *ClaimStore) PollLanes(ctx context.Context, db *bun.DB, looks []dialect.
 // Poll looks for anything to do for the given wants, behind their places, in one statement if the
 // database allows that.
 func (s *ClaimStore) Poll(ctx context.Context, db *bun.DB, wants []dialect.Want) (dialect.Poll, error) {
-	return s.look(ctx, db, wants, true)
+	return s.look(ctx, db, wants, dialect.PollNext)
+}
+
+// PollNow is [ClaimStore.Poll] without [Poll.Next], which takes long if later messages have left
+// many dead index entries.
+func (s *ClaimStore) PollNow(ctx context.Context, db *bun.DB, wants []dialect.Want) (dialect.Poll, error) {
+	return s.look(ctx, db, wants, dialect.PollNow)
 }
 
 // PollDue is [ClaimStore.Poll] only for due messages that have not crashed.
 func (s *ClaimStore) PollDue(ctx context.Context, db *bun.DB, wants []dialect.Want) (dialect.Poll, error) {
-	return s.look(ctx, db, wants, false)
+	return s.look(ctx, db, wants, dialect.PollDue)
 }
 
-func (s *ClaimStore) look(ctx context.Context, db *bun.DB, wants []dialect.Want, all bool) (dialect.Poll, error) {
-	return retried(ctx, db, func(db bun.IDB) (dialect.Poll, error) { return s.dialect.Poll(ctx, db, wants, all) })
+func (s *ClaimStore) look(ctx context.Context, db *bun.DB, wants []dialect.Want, extent dialect.PollExtent) (dialect.Poll, error) {
+	return retried(ctx, db, func(db bun.IDB) (dialect.Poll, error) { return s.dialect.Poll(ctx, db, wants, extent) })
 }
 
 // Acquit has the owner's solo claims count like any other: a message that may have crashed is about

@@ -259,9 +259,13 @@ const (
 	crashesKept   = 7 * 24 * time.Hour
 )
 
-// ForgetReports deletes expired reports, at most limit rows in a statement, and returns how many
-// rows it was. It goes on until there are no more, or ctx ends.
+// ForgetReports deletes expired reports, at most limit rows in a statement, and abandoned breakers. It
+// returns how many rows it was. It goes on until there are no more, or ctx ends.
 func (s *ReportStore) ForgetReports(ctx context.Context, db bun.IDB, limit int) (total int, err error) {
+	breakers := s.names.After(ctx, -breakersKept)
+	if total, err = s.names.Changed(ctx, db, `DELETE FROM {breakers} WHERE open_until < ?`, bun.Safe(breakers)); err != nil {
+		return total, err
+	}
 	for _, old := range []struct {
 		table, key, at, index string
 		kept                  time.Duration

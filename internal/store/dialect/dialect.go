@@ -65,8 +65,8 @@ type Dialect interface {
 	PollLanes(ctx context.Context, db bun.IDB, looks []LaneLook, crashed bool) ([]LaneState, error)
 	// KeyedConsumers lists the consumer types of messages with keys.
 	KeyedConsumers(ctx context.Context, db bun.IDB) (names []string, err error)
-	// Poll looks for due and clean messages and, with all, for everything else as well.
-	Poll(ctx context.Context, db bun.IDB, wants []Want, all bool) (Poll, error)
+	// Poll looks for due and clean messages, and for more if the extent says so.
+	Poll(ctx context.Context, db bun.IDB, wants []Want, extent PollExtent) (Poll, error)
 
 	// Outcomes.
 

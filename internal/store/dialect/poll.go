@@ -2,6 +2,16 @@ package dialect
 
 import "time"
 
+// PollExtent is what a poll looks for.
+type PollExtent int
+
+// Each extent includes the ones before it.
+const (
+	PollDue  PollExtent = iota // due and clean messages
+	PollNow                    // crashed messages, leases and the clock
+	PollNext                   // when the next message is due
+)
+
 // Finding is one thing that a poll found.
 type Finding struct {
 	Kind  int    `bun:"kind"`

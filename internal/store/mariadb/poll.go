@@ -11,36 +11,40 @@ import (
 
 // These find the rest once it is known which messages are due.
 const (
-	pollCrashedSQL = `SELECT DISTINCT LEAST(m.crashes, 2) AS kind, 0 AS value, NULL AS at, m.consumer_type AS consumer, m.payload_type AS payload FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)
+	pollNowSQL = `SELECT DISTINCT LEAST(m.crashes, 2) AS kind, 0 AS value, NULL AS at, m.consumer_type AS consumer, m.payload_type AS payload FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)
   WHERE m.keyed = FALSE AND m.crashes > 0 AND (m.consumer_type, m.payload_type) IN (?) AND m.available_after <= {now}
     AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
 UNION ALL SELECT 3, MIN(leased_until) - {now}, NULL, '', '' FROM {claims} HAVING MIN(leased_until) IS NOT NULL
-UNION ALL SELECT 5, 0, {now}, '', ''
+UNION ALL SELECT 5, 0, {now}, '', ''`
+	pollNextSQL = `
 UNION ALL SELECT 4, MIN(due) - {now}, NULL, '', '' FROM (`
-	pollNextSQL = `SELECT (SELECT MIN(m.available_after) FROM {messages} m WHERE m.keyed = FALSE AND m.crashes = 0 AND m.consumer_type = ? AND m.payload_type = ?
+	pollNextOneSQL = `SELECT (SELECT MIN(m.available_after) FROM {messages} m WHERE m.keyed = FALSE AND m.crashes = 0 AND m.consumer_type = ? AND m.payload_type = ?
   AND m.available_after > {now}) AS due FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {paused} WHERE consumer_type = ?)`
-	pollEndSQL = `) n HAVING MIN(due) IS NOT NULL`
+	pollNextEndSQL = `) n HAVING MIN(due) IS NOT NULL`
 )
 
 // Poll takes two statements, since due messages have to be compared with held ones, and more to
 // look behind those.
-func (m *database) Poll(ctx context.Context, db bun.IDB, wants []dialect.Want, all bool) (dialect.Poll, error) {
+func (m *database) Poll(ctx context.Context, db bun.IDB, wants []dialect.Want, extent dialect.PollExtent) (dialect.Poll, error) {
 	if len(wants) == 0 {
 		wants = []dialect.Want{{}} // matches no messages: the other queries remain
 	}
 	due, first, err := m.free(ctx, db, wants)
-	if err != nil || !all {
+	if err != nil || extent == dialect.PollDue {
 		return dialect.Poll{Due: due, First: first}, err
 	}
-	args := []any{wantedPairs(wants)}
-	for _, w := range wants {
-		args = append(args, w.Consumer, w.Payload, w.Consumer)
+	statement, args := pollNowSQL, []any{wantedPairs(wants)}
+	if extent == dialect.PollNext {
+		statement += pollNextSQL + unionAll(pollNextOneSQL, len(wants)) + pollNextEndSQL
+		for _, w := range wants {
+			args = append(args, w.Consumer, w.Payload, w.Consumer)
+		}
 	}
 	var rows []struct {
 		dialect.Finding
 		Consumer, Payload string
 	}
-	err = m.Query(ctx, db, pollCrashedSQL+unionAll(pollNextSQL, len(wants))+pollEndSQL, args...).Scan(ctx, &rows)
+	err = m.Query(ctx, db, statement, args...).Scan(ctx, &rows)
 	found := make([]dialect.Finding, len(rows))
 	for i, row := range rows {
 		if found[i] = row.Finding; row.Consumer != "" {

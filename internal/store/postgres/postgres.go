@@ -21,7 +21,9 @@ type database struct {
 	plans plans
 
 	// The statements of a processor.
-	pick, pickCrashed, record, finish, extend, poll, pollDue *fixed
+	pick, pickCrashed, record, finish, extend *fixed
+
+	polls [3]*fixed // by dialect.PollExtent
 
 	settle map[settling]*fixed
 
@@ -50,7 +52,8 @@ func New(tables bus.Tables) (dialect.Dialect, error) {
 		f.brief = true
 	}
 	p.recordLanes = p.fix("record_lanes", recordLanesSQL)
-	p.extend, p.poll, p.pollDue = p.fix("extend", extendSQL), p.fix("poll", pollSQL), p.fix("poll_due", pollDueSQL)
+	p.extend = p.fix("extend", extendSQL)
+	p.polls = [...]*fixed{p.fix("poll_due", pollDueSQL), p.fix("poll_now", pollNowSQL), p.fix("poll", pollNextSQL)}
 	return p, nil
 }
 

@@ -19,7 +19,7 @@ import (
 const brieflySQL = `(SELECT set_config('lock_timeout', '500ms', true) OFFSET 0) s`
 
 // finishSQL ends claims whose messages are all done. What is left in a claim is a subset of what
-// its owner took, so the ids need not be sent. Lists are subqueries as in pollSQL.
+// its owner took, so the ids need not be sent. Lists are subqueries as in pollNextSQL.
 const finishSQL = `
 WITH live AS MATERIALIZED (SELECT c.id FROM ` + brieflySQL + `, {claims} c WHERE c.id = ANY((SELECT ?::bigint[])::bigint[]) AND c.owner = ? ORDER BY c.id FOR UPDATE OF c),
 gone AS (DELETE FROM {claims} c USING live l WHERE c.id = l.id RETURNING c.id, c.message_ids),

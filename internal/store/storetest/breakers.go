@@ -12,6 +12,7 @@ func breakerCases() []testCase {
 		{"runs of the window open a breaker", breakerOpens},
 		{"one process probes, and waits for longer each time", breakerProbes},
 		{"a clock that is set back neither delays a probe nor keeps counts", breakerSetBack},
+		{"a breaker that no process keeps open is not shown", breakerAbandoned},
 	}
 }
 
@@ -93,4 +94,38 @@ func breakerSetBack(k *kit) {
 	rows, err := k.store.Flow.Breakers(k.ctx, k.db, []string{"c"})
 	k.must("read", err)
 	equal(k, "open until", span(rows[0].OpenUntil.Time), k.in(8*time.Second))
+}
+
+// breakerAbandoned: the last process with the breaker is gone, or the consumer has none any more.
+func breakerAbandoned(k *kit) {
+	b := k.countRuns(0, 10)
+	count := func(what string, want int) {
+		open, err := k.store.Flow.OpenBreakers(k.ctx, k.db)
+		k.must("read those that are open", err)
+		equal(k, what, len(open), want)
+	}
+	keep := func() {
+		rows, err := k.store.Flow.Breakers(k.ctx, k.db, []string{"c"})
+		k.must("read", err)
+		equal(k, "to be kept", rows[0].Idle(), true)
+		k.must("keep", k.store.Flow.KeepBreaker(k.ctx, k.db, rows[0]))
+	}
+	equal(k, "idle", b.Idle(), false)
+	for range 3 {
+		k.pass(6 * time.Minute)
+		count("kept by a process", 1)
+		keep()
+	}
+	k.pass(11 * time.Minute)
+	count("abandoned", 0)
+	open, err := k.store.Flow.ProbeBreaker(k.ctx, k.db, []string{"c"})
+	k.must("probe", err)
+	equal(k, "open", open, false)
+	keep()
+	count("kept again", 1)
+	k.pass(8 * 24 * time.Hour)
+	k.must("forget", func() error { _, err := k.store.Reports.ForgetReports(k.ctx, k.db, 100); return err }())
+	rows, err := k.store.Flow.Breakers(k.ctx, k.db, []string{"c"})
+	k.must("read", err)
+	equal(k, "rows", len(rows), 0)
 }

@@ -19,6 +19,7 @@ func pollCases() []testCase {
 		{"where the first message of each want is is told, and the time", pollPlaces},
 		{"what lies up to a place is not looked at", pollBehind},
 		{"the time to the end of the first lease is told", pollLease},
+		{"a look at what is to do now leaves out only the next message", pollWithoutNext},
 		{"a short look finds the same due messages, and nothing else", pollShort},
 	}
 }
@@ -144,6 +145,23 @@ func pollLease(k *kit) {
 	p, err := k.store.Claims.Poll(k.ctx, k.db, []store.Want{want("c", 1)})
 	k.must("poll", err)
 	equal(k, "time left", p.Lease, lease-lease/4)
+}
+
+func pollWithoutNext(k *kit) {
+	k.add("c", 2)
+	k.crash("c", 1)
+	k.add("d", 1)
+	later := k.message("d")
+	later.Delay = time.Minute
+	k.insert(later)
+	wants := []store.Want{want("d", 1), want("c", 1)}
+	all, err := k.store.Claims.Poll(k.ctx, k.db, wants)
+	k.must("poll", err)
+	equal(k, "next", all.Next, time.Minute)
+	now, err := k.store.Claims.PollNow(k.ctx, k.db, wants)
+	k.must("poll now", err)
+	all.Next = 0
+	equal(k, "poll now", now, all)
 }
 
 func pollShort(k *kit) {

@@ -442,7 +442,8 @@ CREATE TABLE {operations} (
 CREATE INDEX "{prefix}message_operations_state" ON {operations} (state, id);
 CREATE INDEX "{prefix}message_operations_created" ON {operations} (created_at);
 
--- Which types of events the instances of each receiver accept: one that lacks a type leaves its records to others.
+-- Which types of events the instances of each receiver accept, and their consumers, after a tab: one that lacks a
+-- type or a consumer leaves its records to others.
 CREATE TABLE {inbox types} (
   receiver   text NOT NULL,
   event_type text NOT NULL,

@@ -369,10 +369,11 @@ CREATE TABLE IF NOT EXISTS `app_message_operations` (
   KEY app_message_operations_created (created_at)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 
--- Which types of events the instances of each receiver accept: one that lacks a type leaves its records to others.
+-- Which types of events the instances of each receiver accept, and their consumers, after a tab: one that lacks a
+-- type or a consumer leaves its records to others.
 CREATE TABLE IF NOT EXISTS `app_inbox_types` (
   receiver   VARCHAR(255) NOT NULL,
-  event_type VARCHAR(255) NOT NULL,
+  event_type VARCHAR(511) NOT NULL,
   until      BIGINT NOT NULL,
   PRIMARY KEY (receiver, event_type)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;

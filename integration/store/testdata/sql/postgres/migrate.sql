@@ -525,7 +525,8 @@ CREATE INDEX "app_message_operations_state" ON "app_message_operations" (state, 
 
 CREATE INDEX "app_message_operations_created" ON "app_message_operations" (created_at);
 
--- Which types of events the instances of each receiver accept: one that lacks a type leaves its records to others.
+-- Which types of events the instances of each receiver accept, and their consumers, after a tab: one that lacks a
+-- type or a consumer leaves its records to others.
 CREATE TABLE "app_inbox_types" (
   receiver   text NOT NULL,
   event_type text NOT NULL,
