@@ -161,6 +161,7 @@ CREATE TABLE IF NOT EXISTS {slots} (
   n            INT NOT NULL,
   owner        VARCHAR(255) NOT NULL,
   leased_until BIGINT NOT NULL,
+  leased_for   BIGINT,
   PRIMARY KEY (name, n)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 

@@ -290,6 +290,7 @@ CREATE TABLE {slots} (
   n            int NOT NULL,
   owner        text NOT NULL,
   leased_until timestamptz NOT NULL,
+  leased_for   bigint,
   PRIMARY KEY (name, n)
 ) WITH (fillfactor = 50);
 

@@ -260,6 +260,7 @@ CREATE TABLE {slots} (
   n            INTEGER NOT NULL,
   owner        TEXT NOT NULL,
   leased_until INTEGER NOT NULL,
+  leased_for   INTEGER,
   PRIMARY KEY (name, n)
 );
 
