@@ -22,8 +22,8 @@ type Slot struct {
 const slotWanted = time.Second
 
 // TakeSlots leases up to wanted free slots of the limit and returns them. It does not wait for
-// locks. Slots leased by a clock that was set back since are free after a full lease. An owner without a slot that gets none is recorded in slot 0, which is no slot: see
-// SlotsWanted.
+// locks. Slots leased by a clock that was set back since are free after a full lease. An owner
+// without a slot that gets none is recorded in slot 0, which is no slot: see SlotsWanted.
 func (s *FlowStore) TakeSlots(
 	ctx context.Context, db *bun.DB, owner, name string, limit, wanted int, lease time.Duration,
 ) (taken []Slot, err error) {

@@ -46,6 +46,7 @@ CREATE TABLE IF NOT EXISTS {claims} (
   solo         BOOLEAN NOT NULL,
   claimed_at   BIGINT NOT NULL,
   leased_until BIGINT NOT NULL,
+  leased_for   BIGINT,
   message_ids  LONGTEXT NOT NULL CHECK (JSON_LENGTH(message_ids) > 0 AND INSTR(message_ids, 'null') = 0),
   consumer_type VARCHAR(255),
   lanes         LONGTEXT,

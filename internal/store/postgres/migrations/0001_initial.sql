@@ -56,6 +56,7 @@ CREATE TABLE {claims} (
   solo         boolean NOT NULL,
   claimed_at   timestamptz NOT NULL,
   leased_until timestamptz NOT NULL,
+  leased_for   bigint,
   message_ids  bigint[] NOT NULL CHECK (cardinality(message_ids) > 0 AND array_position(message_ids, NULL) IS NULL),
   consumer_type text,
   lanes         bigint[] CHECK (cardinality(lanes) = cardinality(message_ids))

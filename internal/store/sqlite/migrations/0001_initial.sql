@@ -54,6 +54,7 @@ CREATE TABLE {claims} (
   solo         INTEGER NOT NULL,
   claimed_at   INTEGER NOT NULL,
   leased_until INTEGER NOT NULL,
+  leased_for   INTEGER,
   message_ids  TEXT NOT NULL CHECK (json_array_length(message_ids) > 0 AND instr(message_ids, 'null') = 0),
   consumer_type TEXT,
   lanes         TEXT CHECK (json_array_length(lanes) = json_array_length(message_ids))

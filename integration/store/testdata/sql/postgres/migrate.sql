@@ -117,6 +117,7 @@ CREATE TABLE "app_message_claims" (
   solo         boolean NOT NULL,
   claimed_at   timestamptz NOT NULL,
   leased_until timestamptz NOT NULL,
+  leased_for   bigint,
   message_ids  bigint[] NOT NULL CHECK (cardinality(message_ids) > 0 AND array_position(message_ids, NULL) IS NULL),
   consumer_type text,
   lanes         bigint[] CHECK (cardinality(lanes) = cardinality(message_ids))
@@ -365,6 +366,7 @@ CREATE TABLE "app_message_slots" (
   n            int NOT NULL,
   owner        text NOT NULL,
   leased_until timestamptz NOT NULL,
+  leased_for   bigint,
   PRIMARY KEY (name, n)
 ) WITH (fillfactor = 50);
 

@@ -104,6 +104,7 @@ CREATE TABLE "app_message_claims" (
   solo         INTEGER NOT NULL,
   claimed_at   INTEGER NOT NULL,
   leased_until INTEGER NOT NULL,
+  leased_for   INTEGER,
   message_ids  TEXT NOT NULL CHECK (json_array_length(message_ids) > 0 AND instr(message_ids, 'null') = 0),
   consumer_type TEXT,
   lanes         TEXT CHECK (json_array_length(lanes) = json_array_length(message_ids))
@@ -323,6 +324,7 @@ CREATE TABLE "app_message_slots" (
   n            INTEGER NOT NULL,
   owner        TEXT NOT NULL,
   leased_until INTEGER NOT NULL,
+  leased_for   INTEGER,
   PRIMARY KEY (name, n)
 );
 
