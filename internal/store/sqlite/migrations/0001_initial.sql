@@ -211,6 +211,7 @@ CREATE TABLE {subscriptions} (
   moved_at     INTEGER NOT NULL,
   owner        TEXT NOT NULL DEFAULT '',
   leased_until INTEGER,
+  leased_for   INTEGER,
   mark         INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (name, version, shard)
 );

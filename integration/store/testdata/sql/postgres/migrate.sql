@@ -316,6 +316,7 @@ CREATE TABLE "app_event_subscriptions" (
   moved_at     timestamptz NOT NULL,
   owner        text NOT NULL DEFAULT '',
   leased_until timestamptz,
+  leased_for   bigint,
   mark         bigint NOT NULL DEFAULT 0,
   PRIMARY KEY (name, version, shard)
 ) WITH (fillfactor = 50);

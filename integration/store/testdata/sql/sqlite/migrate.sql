@@ -274,6 +274,7 @@ CREATE TABLE "app_event_subscriptions" (
   moved_at     INTEGER NOT NULL,
   owner        TEXT NOT NULL DEFAULT '',
   leased_until INTEGER,
+  leased_for   INTEGER,
   mark         INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (name, version, shard)
 );
