@@ -110,6 +110,17 @@ func (r *Runner) poll(ctx context.Context, only int64) {
 	}
 }
 
+// waits returns how long an operation has to wait. A lease that is longer than any was given by a
+// clock that was set back since. It then gets its full length, since its owner may live.
+func (r *Runner) waits(ctx context.Context, row store.Operation) (wait time.Duration, err error) {
+	left := row.LeasedUntil.Sub(row.Now.Time)
+	if left > lease {
+		filter := store.OperationFilter{ID: row.ID, LeasedBy: row.LeasedBy}
+		_, err = r.service.store.Operations.Change(ctx, r.service.config.DB, filter, store.OperationChange{Lease: lease})
+	}
+	return max(row.StartsAt.Sub(row.Now.Time), min(left, lease)), err
+}
+
 // take begins work on free operations. It returns when to poll again, or that the only operation
 // is over.
 func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) (wait time.Duration, over bool, err error) {
@@ -128,10 +139,8 @@ func (r *Runner) take(ctx context.Context, only int64, working *sync.WaitGroup) 
 	wait = lookEvery
 	var failed error
 	for _, row := range rows {
-		soon := row.StartsAt.Sub(row.Now.Time)
-		if row.LeasedUntil.After(row.Now.Time) {
-			soon = max(soon, row.LeasedUntil.Sub(row.Now.Time))
-		}
+		soon, err := r.waits(within, row)
+		failed = errors.Join(failed, err)
 		if soon > 0 {
 			wait = min(wait, soon)
 			continue

@@ -65,7 +65,9 @@ func flowMutants() []mutant {
 	limit := func(database string) suite { return inOutbox("TestALimitHoldsOverAllProcesses/" + database) }
 	return []mutant{
 		{"limit: counted in one process", in("limiter.valid", returns("l.limit")), limit("sqlite"), `want 3 in 120`},
-		{"limit: a slot is taken from its owner", in("FlowStore.TakeSlots", text("AND leased_until <= {now} ORDER BY n", "ORDER BY n")),
+		{"limit: a slot is taken from its owner", in("FlowStore.freeSlots",
+			text("owner <> '' AND leased_until > {now} AS ahead", "FALSE AS ahead"),
+			text(" AND (owner = '' OR leased_until <= {now} OR {ahead})", "")),
 			limit("postgres"), `want 3 in 120`},
 		{"limit: a message without a slot runs on", in("limiters.withoutSlots", never("l.running > …")),
 			inOutbox("TestWhatRunsWithoutASlotIsCancelled/sqlite"), `gave up waiting: it is cancelled`},

@@ -84,7 +84,7 @@ func logRelayMutants() []mutant {
 		{"log forwarder: ignores the broker's last record", in("relay.shard.locate", replace("s.sub.Mark == int64(revision)", "s.sub.Mark >= 0")),
 			perRelay("TestAKillBetweenAppendAndMove"), `is there twice|comes after`},
 		{"log forwarder: a leased shard is free",
-			in("leaseSubscription", text("AND (owner = ? OR leased_until IS NULL", "AND (1 = 1 OR owner = ? OR leased_until IS NULL")),
+			in("leaseSubscription", text("AND (owner = ?0 OR leased_until IS NULL", "AND (1 = 1 OR owner = ?0 OR leased_until IS NULL")),
 			inStore("TestStore/postgres/leases_of_subscriptions"), `by another`},
 		{"log forwarder: the cursor passes a failed event", in("shard.publishAll", replace("return i, errorlog.Sound(err)", "_ = i")),
 			perRelay("TestAPublisherThatIsNoAppender"), `got \d+ events, want 100`},

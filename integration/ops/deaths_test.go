@@ -218,6 +218,23 @@ func TestKilledRunnersRequeueEachMessageOnce(t *testing.T) {
 	})
 }
 
+// TestAClockThatIsSetBackDelaysAnOperationByALease: the lease of a process that died is an hour ahead then.
+func TestAClockThatIsSetBackDelaysAnOperationByALease(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a, _ := testapp.NewPoisoned(t, db, 1, testapp.Consumed("c"))
+		d := serviceOf(t, db, a.Registry, func(c *ops.Config) { c.UndoWindow = -1 })
+		s := operator.As(d, someone(ops.Administrator))
+		o := planned(t, s, ops.Requeue, ofConsumer("c"))
+		_ = testapp.Must[ops.Operation](t)(s.Operations().Start(t.Context(), o.ID, ops.StartOptions{Canary: -1, Reason: "all of them"}))
+		a.Exec("UPDATE message_operations SET leased_by = 'dead', leased_until = "+testapp.In(db, time.Hour)+" WHERE id = ?", o.ID)
+		runner(t, d)
+		testapp.Eventually(t, "the lease ends within a minute", func() bool {
+			return a.Count("SELECT count(*) FROM message_operations WHERE leased_by = 'dead' AND leased_until < "+testapp.In(db, time.Minute)) == 1
+		})
+	})
+}
+
 // killOne starts a process, and kills it while it is at work. The test does not wait for its lease.
 func killOne(t *testing.T, a *testapp.App, dsn string, id int64) {
 	t.Helper()

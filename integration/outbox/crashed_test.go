@@ -193,6 +193,24 @@ func TestACrashedMessageIsNotBehindTheBacklogOfItsKey(t *testing.T) {
 	}
 }
 
+// TestACrashedMessageThatDoesNotStartIsReturnedToTheRateOfItsKey, which counts it like any other.
+func TestACrashedMessageThatDoesNotStartIsReturnedToTheRateOfItsKey(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		var runs atomic.Int64
+		a := newApp(testapp.Counting("c", &runs, bus.KeyRateLimit(1, time.Hour, 1)))
+		produceKeyed(ctx, a, 1, outbox.DeliverBy(time.Now().Add(time.Second), bus.Discarded))
+		a.Exec("UPDATE consumer_messages SET crashes = 1")
+		produceKeyed(ctx, a, 1)
+		<-time.After(5 * time.Second)
+		r := a.StartWith(ctx, outbox.ProcessorConfig{})
+		<-time.After(5 * time.Minute)
+		if n := runs.Load(); n != 1 {
+			t.Errorf("within five minutes of a crashed message that had expired: got %d runs, want 1", n)
+		}
+		r.MustStop()
+	})
+}
+
 // explained: Explain says of a clean message that a crashed one has the place.
 func explained(t *testing.T, ctx context.Context, a *app) {
 	t.Helper()

@@ -21,6 +21,7 @@ type executor struct {
 	chain      bus.Handler
 	transactor *transactor
 	queue      *queue
+	limiters   *limiters
 	pollState  *pollState // it estimates the database's clock
 	recorder   *recorder
 	pool       *goroutinePool
@@ -39,13 +40,15 @@ type call struct {
 	lease    *lease // the task's, which may get another after the call was abandoned
 }
 
-// errLapsed is returned if the lease ended before the function was called.
-var errLapsed = errors.New("outbox: the lease ended before the call")
+// errLapsed is returned if a lease ended before the function was called.
+var errLapsed = errors.New("outbox: a lease ended before the call")
 
-// held reports whether the claims of all messages hold: the process may have been suspended.
+// held reports whether the claims of all messages hold, and a slot for the call: the process may
+// have been suspended.
 func (c call) held() bool {
 	now := time.Now()
-	return c.lease.live(now) && !slices.ContainsFunc(c.members, func(m *member) bool { return !m.task.lease.live(now) })
+	return c.lease.live(now) && !slices.ContainsFunc(c.members, func(m *member) bool { return !m.task.lease.live(now) }) &&
+		!c.task.worker.executor.limiters.lack(c.task.consumer.limiter, now)
 }
 
 // called records whether the function was called.

@@ -31,8 +31,8 @@ func (unreachable) Connect(context.Context) (driver.Conn, error) {
 
 func (unreachable) Driver() driver.Driver { return nil }
 
-// TestNoHandlerBeginsAfterItsLease, as it would in a process that stood still for longer: its messages
-// may be another's by then.
+// TestNoHandlerBeginsAfterItsLease or that of its slot, as it would in a process that stood still for
+// longer: its messages and the slot may be another's by then.
 func TestNoHandlerBeginsAfterItsLease(t *testing.T) {
 	t.Parallel()
 	began := make(chan string, 10)
@@ -40,14 +40,14 @@ func TestNoHandlerBeginsAfterItsLease(t *testing.T) {
 		"one": bus.Consume("one", func(context.Context, leased) error {
 			began <- "one"
 			return nil
-		}),
+		}, bus.GlobalConcurrency(1)),
 		"many": bus.ConsumeBatch("many", func(context.Context, []leased) error {
 			began <- "many"
 			return nil
-		}),
+		}, bus.GlobalConcurrency(1)),
 	}
 	for name, consumer := range consumers {
-		for _, over := range []bool{false, true} {
+		for _, over := range []string{"", "lease", "slot"} {
 			runs, results := 0, runLeased(t, consumer, over)
 			select {
 			case <-began:
@@ -55,11 +55,11 @@ func TestNoHandlerBeginsAfterItsLease(t *testing.T) {
 			default:
 			}
 			want, outcome := 1, store.Done
-			if over {
+			if over != "" {
 				want, outcome = 0, store.Release
 			}
 			if runs != want || len(results) != 2 || results[0].Outcome != outcome || results[1].Outcome != outcome {
-				t.Errorf("%s, lease over %t: got %d runs and %+v, want %d runs and both messages with outcome %v",
+				t.Errorf("%s, over %q: got %d runs and %+v, want %d runs and both messages with outcome %v",
 					name, over, runs, results, want, outcome)
 			}
 			for len(began) > 0 {
@@ -69,8 +69,8 @@ func TestNoHandlerBeginsAfterItsLease(t *testing.T) {
 	}
 }
 
-// runLeased runs two messages of a claim whose lease is over or not, and returns their results.
-func runLeased(t *testing.T, consumer bus.Consumer, over bool) []store.Result {
+// runLeased runs two messages of a claim and returns their results. over is what has ended: the lease of the claim or the slot.
+func runLeased(t *testing.T, consumer bus.Consumer, over string) []store.Result {
 	t.Helper()
 	conns := sql.OpenDB(unreachable{})
 	defer func() { _ = conns.Close() }()
@@ -83,11 +83,11 @@ func runLeased(t *testing.T, consumer bus.Consumer, over bool) []store.Result {
 		t.Fatal(err)
 	}
 	r := p.newRun(t.Context())
-	until := time.Now().Add(time.Hour)
-	if over {
-		until = time.Now()
-	}
-	l := r.ledger.open(r.work, 1, 2, until)
+	until := map[string]time.Time{"lease": time.Now().Add(time.Hour), "slot": time.Now().Add(time.Hour)}
+	until[over] = time.Now()
+	limit := r.dispatcher.limiters.all[0]
+	limit.running, limit.slots[1] = 1, until["slot"]
+	l := r.ledger.open(r.work, 1, 2, until["lease"])
 	tasks := []*task{new(task), new(task)}
 	for i, c := range tasks {
 		row := store.Message{

@@ -84,13 +84,21 @@ func (k *leaseKeeper) keep(now time.Time) {
 	k.warnings.flush(time.Second)
 }
 
+// timeLeft returns how long a lease holds: what is left by the monotonic clock, which stops while a
+// virtual machine is suspended, or by the wall clock if that is less.
+func timeLeft(until, now time.Time) time.Duration {
+	return min(until.Sub(now), until.Round(0).Sub(now.Round(0)))
+}
+
 // cancelWithoutSlots cancels the handlers of limits whose slots could not be renewed.
 func (k *leaseKeeper) cancelWithoutSlots(now time.Time) {
 	for _, l := range k.limiters.withoutSlots(now) {
 		var leases []*lease
 		for _, w := range k.workers.all {
 			if t := w.current.Load(); t != nil && t.consumer.limiter == l {
-				leases = append(leases, t.lease)
+				for _, member := range append([]*task{t}, t.others...) { // they may be of other claims
+					leases = append(leases, member.lease)
+				}
 			}
 		}
 		k.recorder.withdraw(&k.warnings.unrenewed, k.ledger.lose(leases))

@@ -45,11 +45,10 @@ type lease struct {
 	partial bool           // some results were settled separately, so it cannot be finished as a whole
 }
 
-// live reports whether the lease holds. It compares the wall clocks, too: the monotonic clock stops
-// while a virtual machine is suspended.
+// live reports whether the lease holds.
 func (l *lease) live(now time.Time) bool {
 	until := l.until.Load()
-	return until != nil && now.Before(*until) && now.Round(0).Before(until.Round(0))
+	return until != nil && timeLeft(*until, now) > 0
 }
 
 // renew has the lease end later, unless it is over.

@@ -74,7 +74,7 @@ func checkLimits(consumers []consumer) (errs []error) {
 // valid counts the slots leased for long enough to start a call.
 func (l *limiter) valid(now time.Time, lease time.Duration) (n int) {
 	for _, until := range l.slots {
-		if until.Sub(now) > lease/6 {
+		if timeLeft(until, now) > lease/6 {
 			n++
 		}
 	}
@@ -270,6 +270,16 @@ func (ls *limiters) withoutSlots(now time.Time) (over []*limiter) {
 		}
 	}
 	return over
+}
+
+// lack reports whether a limit, which may be nil, runs more calls than it has slots for.
+func (ls *limiters) lack(l *limiter, now time.Time) bool {
+	if l == nil {
+		return false
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return l.running > l.valid(now, ls.config.LeaseDuration)
 }
 
 // othersLocked returns the numbers of all slots except those known to be ours.

@@ -4,6 +4,8 @@ package engine
 
 import (
 	"context"
+	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,5 +71,52 @@ func TestARunEndsWithoutTheSlotOfACallThatHangs(t *testing.T) {
 	d.limiters.renewedSlots(d.limiters.heldSlots(), kept, kept, now.Add(time.Minute))
 	if out := d.limiters.takeOut(l); len(out) > 0 {
 		t.Errorf("slots to return: got %v, want none: two calls run and one slot is held", out)
+	}
+}
+
+// TestSlotsEndByTheWallClock, too: while a virtual machine is suspended, the monotonic clock stops.
+func TestSlotsEndByTheWallClock(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	d, l := newLimitedDispatcher(t, now, 1)
+	for name, test := range map[string]struct {
+		now  time.Time
+		want int
+	}{
+		"both":                  {now, 1},
+		"two minutes later":     {wallMoved(now, 2*time.Minute), 0},
+		"the clock is ahead":    {wallMoved(now.Add(2*time.Minute), -time.Hour), 0},
+		"the clock is set back": {wallMoved(now, -time.Hour), 1},
+	} {
+		if got := l.valid(test.now, d.config.LeaseDuration); got != test.want {
+			t.Errorf("%s: got %d slots, want %d", name, got, test.want)
+		}
+	}
+}
+
+// TestAllOfAGroupAreCancelledWithoutSlots: its messages may be of several claims.
+func TestAllOfAGroupAreCancelledWithoutSlots(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	d, l := newLimitedDispatcher(t, now, 1)
+	clear(l.slots)
+	ledger, w := newLedger(10, new(atomic.Int64)), new(worker)
+	var all []*task
+	for id := range int64(3) {
+		one := taskOf(d.catalog.consumers[0])
+		one.lease = ledger.open(t.Context(), id, 1, now.Add(time.Hour))
+		all = append(all, &one)
+	}
+	all[0].others = all[1:]
+	w.current.Store(all[0])
+	k := &leaseKeeper{
+		ledger: ledger, limiters: &d.limiters, workers: &workerPool{all: []*worker{w}}, recorder: &recorder{dispatcher: d},
+		warnings: &warnings{unrenewed: rateLimitedLog{logger: slog.New(slog.DiscardHandler)}},
+	}
+	k.cancelWithoutSlots(now)
+	for i, one := range all {
+		if cause := context.Cause(one.lease.ctx); cause != bus.ErrLeaseLost {
+			t.Errorf("message %d of the group: got %v, want %v", i+1, cause, bus.ErrLeaseLost)
+		}
 	}
 }

@@ -45,17 +45,18 @@ func (s *rateWaits) totalLocked(now time.Time) time.Duration {
 	return s.sum + max(now.Sub(s.from), 0)
 }
 
-// unstarted notes that a claimed message did not start, although its consumer's rates counted it.
-// The next claim returns that to the rates. Crashed messages are claimed beside them, and were not
-// counted.
+// unstarted notes that a claimed message did not start, although rates counted it. The next claim
+// returns that to the rates. The rate of the consumer does not count crashed messages, that of a key
+// does.
 func (d *dispatcher) unstarted(t *task) {
 	c := t.consumer
-	if c.rate == nil && c.settings.KeyRate == 0 || t.row.Crashes > 0 {
+	counted := c.rate != nil && t.row.Crashes == 0
+	if !counted && c.settings.KeyRate == 0 {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if c.rate != nil {
+	if counted {
 		c.unused++
 		if c.failures == 0 {
 			c.notBefore = time.Time{}

@@ -114,7 +114,7 @@ func (r *run) assembleWork() {
 	}
 	r.executor = executor{
 		config: &p.config, registry: p.registry, counters: &p.counters, chain: bus.Compose(nil, p.config.Middleware...),
-		transactor: &r.transactor, queue: &d.queue, pollState: &d.pollState, recorder: &r.recorder,
+		transactor: &r.transactor, queue: &d.queue, limiters: &d.limiters, pollState: &d.pollState, recorder: &r.recorder,
 		pool: newGoroutinePool(&r.workers.running), stopping: &r.stopping,
 	}
 	r.workers.executor, r.workers.queue = &r.executor, &d.queue

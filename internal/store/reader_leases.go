@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -13,9 +14,12 @@ import (
 // Rewound is the Mark of a shard whose position applies even if the broker has later records.
 const Rewound int64 = -1
 
-const leaseSubscription = `UPDATE {subscriptions} SET owner = ?, leased_until = ?
-WHERE name = ? AND version = ? AND shard = ? AND status = ? AND next_at <= {now} AND (owner = ? OR leased_until IS NULL OR leased_until <= {now})
-RETURNING name, version, shard, shards, filter, position, status, attempts, mark, {last} AS head`
+// leaseSubscription leases a shard, or shortens another owner's lease that is ahead.
+const leaseSubscription = `UPDATE {subscriptions} SET owner = CASE WHEN {theirs} THEN owner ELSE ?0 END,
+  leased_until = CASE WHEN {theirs} THEN {full lease} ELSE ?1 END, leased_for = CASE WHEN {theirs} THEN leased_for ELSE ?2 END
+WHERE name = ?3 AND version = ?4 AND shard = ?5 AND status = ?6 AND next_at <= {now}
+  AND (owner = ?0 OR leased_until IS NULL OR leased_until <= {now} OR {ahead})
+RETURNING owner, name, version, shard, shards, filter, position, status, attempts, mark, {last} AS head`
 
 // Lease leases a shard to an owner, or extends its lease, without a transaction that
 // stays open. It returns false if another owner has it, or if it must not run now. Reads after that
@@ -23,9 +27,14 @@ RETURNING name, version, shard, shards, filter, position, status, attempts, mark
 func (s *ReaderStore) Lease(
 	ctx context.Context, db bun.IDB, sub Subscription, owner string, lease time.Duration,
 ) (leased Subscription, ok bool, err error) {
-	leased, ok, err = first[Subscription](ctx, s.tables, db, leaseSubscription, owner, bun.Safe(s.names.After(ctx, lease)),
-		sub.Name, sub.Version, sub.Shard, Running, owner)
-	return leased, ok, dberr.Wrap(err, "lease subscription")
+	type owned struct {
+		Subscription
+		Owner string `bun:"owner"`
+	}
+	statement := strings.ReplaceAll(leaseSubscription, "{theirs}", "owner <> ?0 AND {ahead}")
+	found, ok, err := first[owned](ctx, s.tables, db, statement, owner, bun.Safe(s.names.After(ctx, lease)), lease.Microseconds(),
+		sub.Name, sub.Version, sub.Shard, Running)
+	return found.Subscription, ok && found.Owner == owner, dberr.Wrap(err, "lease subscription")
 }
 
 const moveLeased = `UPDATE {subscriptions} SET position = ?, mark = ?, attempts = 0, last_error = NULL, moved_at = {now}

@@ -22,8 +22,8 @@ type Slot struct {
 const slotWanted = time.Second
 
 // TakeSlots leases up to wanted free slots of the limit and returns them. It does not wait for
-// locks. An owner without a slot that gets none is recorded in slot 0, which is no slot: see
-// SlotsWanted.
+// locks. Slots leased by a clock that was set back since are free after a full lease. An owner
+// without a slot that gets none is recorded in slot 0, which is no slot: see SlotsWanted.
 func (s *FlowStore) TakeSlots(
 	ctx context.Context, db *bun.DB, owner, name string, limit, wanted int, lease time.Duration,
 ) (taken []Slot, err error) {
@@ -35,18 +35,15 @@ func (s *FlowStore) TakeSlots(
 		if err := s.ensureSlots(ctx, tx, name, limit); err != nil {
 			return err
 		}
-		var free []int
-		err := s.names.Query(ctx, tx, `SELECT n FROM {slots} WHERE name = ? AND n BETWEEN 1 AND ? AND leased_until <= {now} ORDER BY n LIMIT ? {lock free}`,
-			name, limit, wanted).
-			Scan(ctx, &free)
+		free, err := s.freeSlots(ctx, tx, name, limit, wanted)
 		if err != nil {
 			return err
 		}
 		if len(free) == 0 {
 			return s.wantSlot(ctx, tx, owner, name)
 		}
-		err = s.names.Exec(ctx, tx, `UPDATE {slots} SET owner = ?, leased_until = ? WHERE name = ? AND n IN (?)`,
-			owner, bun.Safe(s.names.After(ctx, lease)), name, bun.List(free))
+		err = s.names.Exec(ctx, tx, `UPDATE {slots} SET owner = ?, leased_until = ?, leased_for = ? WHERE name = ? AND n IN (?)`,
+			owner, bun.Safe(s.names.After(ctx, lease)), lease.Microseconds(), name, bun.List(free))
 		taken = slotsOf(name, free)
 		return err
 	})
@@ -54,6 +51,29 @@ func (s *FlowStore) TakeSlots(
 		return nil, err
 	}
 	return taken, nil
+}
+
+// freeSlots locks and returns up to wanted free slots, and shortens leases that are ahead.
+func (s *FlowStore) freeSlots(ctx context.Context, tx bun.Tx, name string, limit, wanted int) (free []int, err error) {
+	var found []struct {
+		N     int
+		Ahead bool
+	}
+	err = s.names.Query(ctx, tx, `SELECT n, owner <> '' AND leased_until > {now} AS ahead FROM {slots}
+WHERE name = ? AND n BETWEEN 1 AND ? AND (owner = '' OR leased_until <= {now} OR {ahead}) ORDER BY n LIMIT ? {lock free}`, name, limit, wanted).
+		Scan(ctx, &found)
+	var ahead []int
+	for _, slot := range found {
+		if slot.Ahead {
+			ahead = append(ahead, slot.N)
+		} else {
+			free = append(free, slot.N)
+		}
+	}
+	if err == nil && len(ahead) > 0 {
+		err = s.names.Exec(ctx, tx, `UPDATE {slots} SET leased_until = {full lease} WHERE name = ? AND n IN (?)`, name, bun.List(ahead))
+	}
+	return free, err
 }
 
 // ensureSlots creates the missing slots of a limit.
@@ -79,13 +99,14 @@ func (s *FlowStore) wantSlot(ctx context.Context, tx bun.Tx, owner, name string)
 	if err != nil || has > 0 {
 		return err
 	}
-	return s.names.Exec(ctx, tx, `UPDATE {slots} SET owner = ?, leased_until = ? WHERE name = ? AND n = 0 AND leased_until < ?`,
+	return s.names.Exec(ctx, tx, `UPDATE {slots} SET owner = ?0, leased_until = ?1 WHERE name = ?2 AND n = 0 AND (leased_until < ?3 OR leased_until > ?1)`,
 		owner, bun.Safe(s.names.After(ctx, slotWanted)), name, bun.Safe(s.names.After(ctx, slotWanted/2)))
 }
 
 // SlotsWanted returns the limits for whose slots another owner without any waits.
 func (s *FlowStore) SlotsWanted(ctx context.Context, db bun.IDB, owner string, names []string) (wanted []string, err error) {
-	err = s.names.Query(ctx, db, `SELECT name FROM {slots} WHERE name IN (?) AND n = 0 AND owner <> ? AND leased_until > {now}`, bun.List(names), owner).
+	err = s.names.Query(ctx, db, `SELECT name FROM {slots} WHERE name IN (?) AND n = 0 AND owner <> ? AND leased_until > {now} AND leased_until <= ?`,
+		bun.List(names), owner, bun.Safe(s.names.After(ctx, slotWanted))).
 		Scan(ctx, &wanted)
 	return wanted, err
 }

@@ -34,14 +34,15 @@ func (l listLanes) Heads(ctx context.Context, of *Lanes, lanes []int64, each int
 	return l.Dialect.Heads(ctx, l.tx, of, lanes, each)
 }
 
-const recordLanes = `INSERT INTO {claims} (owner, solo, claimed_at, leased_until, consumer_type, message_ids, lanes)
-VALUES (?, ?, {now}, {now} + ?, ?, ?, ?)`
+const recordLanes = `INSERT INTO {claims} (owner, solo, claimed_at, leased_until, leased_for, consumer_type, message_ids, lanes)
+VALUES (?, ?, {now}, {now} + ?, ?, ?, ?, ?)`
 
 // Record implements [LaneDialect].
 func (l listLanes) Record(ctx context.Context, r ClaimRequest, picks []LanePick) (id int64, err error) {
 	ids := Each(picks, func(p LanePick) int64 { return p.ID })
 	lanes := Each(picks, func(p LanePick) int64 { return p.Lane })
-	return l.Dialect.InsertID(ctx, l.tx, recordLanes, r.Owner, r.Solo, r.Lease.Microseconds(), r.Lanes.Name, AsJSON(ids), AsJSON(lanes))
+	lease := r.Lease.Microseconds()
+	return l.Dialect.InsertID(ctx, l.tx, recordLanes, r.Owner, r.Solo, lease, lease, r.Lanes.Name, AsJSON(ids), AsJSON(lanes))
 }
 
 // Walk implements [LaneDialect].

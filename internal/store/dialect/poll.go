@@ -25,7 +25,7 @@ const (
 	foundDue      = 0 // value: index of the want; and the place of its first message
 	foundSuspects = 1
 	foundKillers  = 2
-	foundLease    = 3 // value: microseconds until the first ends
+	foundLease    = 3 // value: microseconds until the first ends; if one is ahead, minus its length
 	foundNext     = 4 // value: microseconds
 	foundNow      = 5 // the database's clock
 )

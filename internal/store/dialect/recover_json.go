@@ -22,6 +22,9 @@ type RecoverStatements struct {
 func (l *Lists) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found Recovered, err error) {
 	err = l.Dialect.InTx(ctx, db, func(tx bun.IDB) error {
 		found = Recovered{}
+		if err := l.shorten(ctx, tx); err != nil {
+			return err
+		}
 		var dead []Leased
 		if err := l.Dialect.Query(ctx, tx, l.SQL.Recover.Dead).Scan(ctx, &dead); err != nil || len(dead) == 0 {
 			return err
@@ -69,6 +72,16 @@ func (l *Lists) Recover(ctx context.Context, db bun.IDB, maxCrashes int) (found 
 		return l.Dialect.Run(ctx, tx, l.SQL.Forget, claims)
 	})
 	return found, err
+}
+
+// shorten gives claims that are ahead a full lease.
+func (l *Lists) shorten(ctx context.Context, tx bun.IDB) error {
+	var ahead []int64
+	err := l.Dialect.Query(ctx, tx, `SELECT id FROM {claims}{by key} WHERE {ahead} ORDER BY id {lock free}`).Scan(ctx, &ahead)
+	if err != nil || len(ahead) == 0 {
+		return err
+	}
+	return l.Dialect.Exec(ctx, tx, `UPDATE {claims}{by key} SET leased_until = {full lease} WHERE id IN (?)`, bun.List(ahead))
 }
 
 // begun returns the messages of a claim that may have begun. Of each ordered lane that is only the

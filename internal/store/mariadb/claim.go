@@ -43,7 +43,7 @@ WHERE m.keyed = FALSE AND m.crashes BETWEEN ? AND ? AND m.available_after <= {no
 const takenSQL = `SELECT h.id, '' AS paused FROM (` + heldSQL + `) h WHERE h.id IN (?)
 UNION ALL SELECT 0, p.consumer_type FROM {paused} p`
 
-const recordSQL = `INSERT INTO {claims} (owner, solo, claimed_at, leased_until, message_ids) VALUES (?, ?, {now}, {now} + ?, ?)`
+const recordSQL = `INSERT INTO {claims} (owner, solo, claimed_at, leased_until, leased_for, message_ids) VALUES (?, ?, {now}, {now} + ?, ?, ?)`
 
 func (m *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
 	if r.Lanes != nil {
@@ -94,7 +94,7 @@ func (m *database) record(ctx context.Context, tx bun.Tx, r dialect.ClaimRequest
 		return nil
 	}
 	c.Sent = time.Now()
-	res, err := m.Query(ctx, tx, recordSQL, r.Owner, r.Solo, r.Lease.Microseconds(), dialect.AsJSON(free)).Exec(ctx)
+	res, err := m.Query(ctx, tx, recordSQL, r.Owner, r.Solo, r.Lease.Microseconds(), r.Lease.Microseconds(), dialect.AsJSON(free)).Exec(ctx)
 	if err != nil {
 		return err
 	}

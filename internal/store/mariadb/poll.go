@@ -14,7 +14,7 @@ const (
 	pollNowSQL = `SELECT DISTINCT LEAST(m.crashes, 2) AS kind, 0 AS value, NULL AS at, m.consumer_type AS consumer, m.payload_type AS payload FROM {messages} m FORCE INDEX ({prefix}consumer_messages_due)
   WHERE m.keyed = FALSE AND m.crashes > 0 AND (m.consumer_type, m.payload_type) IN (?) AND m.available_after <= {now}
     AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
-UNION ALL SELECT 3, MIN(leased_until) - {now}, NULL, '', '' FROM {claims} HAVING MIN(leased_until) IS NOT NULL
+UNION ALL SELECT 3, MIN(CASE WHEN {ahead} THEN -leased_for ELSE leased_until - {now} END), NULL, '', '' FROM {claims} HAVING MIN(leased_until) IS NOT NULL
 UNION ALL SELECT 5, 0, {now}, '', ''`
 	pollNextSQL = `
 UNION ALL SELECT 4, MIN(due) - {now}, NULL, '', '' FROM (`

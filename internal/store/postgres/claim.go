@@ -47,8 +47,8 @@ ORDER BY m.available_after, m.id LIMIT ? FOR UPDATE SKIP LOCKED`
 const recordSQL = `
 WITH free AS MATERIALIZED (
   SELECT x FROM unnest(?::bigint[]) x WHERE x NOT IN (SELECT unnest(message_ids) FROM {claims}))
-INSERT INTO {claims} (owner, solo, claimed_at, leased_until, message_ids)
-SELECT ?::text, ?::boolean, {now}, {now} + ?::bigint * interval '1 microsecond', array_agg(x) FROM free HAVING count(*) > 0 RETURNING id, message_ids`
+INSERT INTO {claims} (owner, solo, claimed_at, leased_until, leased_for, message_ids)
+SELECT ?::text, ?::boolean, {now}, {now} + ?::bigint * interval '1 microsecond', ?::bigint, array_agg(x) FROM free HAVING count(*) > 0 RETURNING id, message_ids`
 
 func (p *database) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
 	if r.Lanes != nil {
@@ -117,7 +117,8 @@ func (s session) recordClaim(ctx context.Context, r dialect.ClaimRequest, c *dia
 		MessageIDs []int64 `bun:"message_ids,array"`
 	}
 	c.Sent = time.Now()
-	err := s.run(ctx, s.record, pgdialect.Array(dialect.PickedIDs(picks)), r.Owner, r.Solo, r.Lease.Microseconds()).Scan(ctx, &recorded)
+	ids, lease := pgdialect.Array(dialect.PickedIDs(picks)), r.Lease.Microseconds()
+	err := s.run(ctx, s.record, ids, r.Owner, r.Solo, lease, lease).Scan(ctx, &recorded)
 	if err != nil || len(recorded) == 0 {
 		return err
 	}

@@ -23,8 +23,8 @@ SELECT r.* FROM unnest(?::bigint[]) WITH ORDINALITY l(lane, o) CROSS JOIN LATERA
 WHERE {free} ORDER BY l.o, r.rank`
 
 const recordLanesSQL = `
-INSERT INTO {claims} (owner, solo, claimed_at, leased_until, consumer_type, message_ids, lanes)
-VALUES (?::text, ?::boolean, {now}, {now} + ?::bigint * interval '1 microsecond', ?::text, ?::bigint[], ?::bigint[]) RETURNING id`
+INSERT INTO {claims} (owner, solo, claimed_at, leased_until, leased_for, consumer_type, message_ids, lanes)
+VALUES (?::text, ?::boolean, {now}, {now} + ?::bigint * interval '1 microsecond', ?::bigint, ?::text, ?::bigint[], ?::bigint[]) RETURNING id`
 
 func (p *database) claimLanes(ctx context.Context, db *bun.DB, r dialect.ClaimRequest) (c dialect.Claim, err error) {
 	propose, edge := p.Looks(r.Lanes.Source)
@@ -83,7 +83,8 @@ func (s laneSession) Heads(ctx context.Context, l *dialect.Lanes, lanes []int64,
 func (s laneSession) Record(ctx context.Context, r dialect.ClaimRequest, picks []dialect.LanePick) (id int64, err error) {
 	ids := dialect.Each(picks, func(m dialect.LanePick) int64 { return m.ID })
 	lanes := dialect.Each(picks, func(m dialect.LanePick) int64 { return m.Lane })
-	err = s.run(ctx, s.recordLanes, r.Owner, r.Solo, r.Lease.Microseconds(), r.Lanes.Name, pgdialect.Array(ids), pgdialect.Array(lanes)).
+	lease := r.Lease.Microseconds()
+	err = s.run(ctx, s.recordLanes, r.Owner, r.Solo, lease, lease, r.Lanes.Name, pgdialect.Array(ids), pgdialect.Array(lanes)).
 		Scan(ctx, &id)
 	return id, err
 }

@@ -54,8 +54,8 @@ WHERE cardinality(h.ids) = ?::int AND current_setting('transaction_isolation') =
 
 const (
 	handOffClaimSQL = `
-INSERT INTO {claims} (id, owner, solo, claimed_at, leased_until, message_ids) OVERRIDING SYSTEM VALUE
-SELECT ?::bigint, ?::text, false, {now}, {now} + ?::bigint * interval '1 microsecond', `
+INSERT INTO {claims} (id, owner, solo, claimed_at, leased_until, leased_for, message_ids) OVERRIDING SYSTEM VALUE
+SELECT ?::bigint, ?::text, false, {now}, {now} + ?::bigint * interval '1 microsecond', ?::bigint, `
 
 	handedOffSQL = `m.xmin = pg_current_xact_id()::xid AND m.available_after <= {now}
     AND NOT EXISTS (SELECT FROM {paused} p WHERE p.consumer_type = m.consumer_type)`
@@ -87,7 +87,8 @@ func rowValues(values []any, rows []dialect.NewMessage, ids handoff.IDs) []any {
 func (p *database) InsertHandOff(
 	ctx context.Context, db *bun.DB, rows []dialect.NewMessage, ids handoff.IDs, h dialect.HandOff,
 ) (claimed bool, err error) {
-	args := append(rowValues([]any{ids.Origin}, rows, ids), h.Claim(), h.Owner, h.Lease.Microseconds(), len(rows))
+	lease := h.Lease.Microseconds()
+	args := append(rowValues([]any{ids.Origin}, rows, ids), h.Claim(), h.Owner, lease, lease, len(rows))
 	if len(rows) > 1 {
 		return p.ChangedOne(ctx, db, briefly+withRows(insertHandOffSQL, len(rows)), args...)
 	}
@@ -240,9 +241,9 @@ const handOffSavepoint = "asyncmonolith_hand_off"
 // HandOff implements [dialect.Dialect].
 func (p *database) HandOff(ctx context.Context, tx bun.Tx, h dialect.HandOff) (bool, error) {
 	const savepoint = "SAVEPOINT " + handOffSavepoint + "; "
-	statement, args := p.handOffOne, []any{h.Claim(), h.Owner, h.Lease.Microseconds(), h.Messages[0]}
+	statement, args := p.handOffOne, []any{h.Claim(), h.Owner, h.Lease.Microseconds(), h.Lease.Microseconds(), h.Messages[0]}
 	if n := len(h.Messages); n > 1 {
-		statement, args = p.handOff, append(args[:3], pgdialect.Array(h.Messages), n)
+		statement, args = p.handOff, append(args[:4], pgdialect.Array(h.Messages), n)
 	}
 	query := p.Query(ctx, tx, savepoint+statement.text, args...)
 	if h.Planned {

@@ -28,7 +28,8 @@ const pollNowSQL = pollDueSQL + `
 UNION ALL SELECT DISTINCT LEAST(m.crashes, 2), w.i, 0, NULL::timestamptz FROM unnest((SELECT ?::bigint[]), (SELECT ?::text[]), (SELECT ?::text[])) w(i, consumer, payload)
   JOIN {messages} m ON m.consumer_type = w.consumer AND m.payload_type = w.payload AND m.keyed = FALSE AND m.crashes > 0
   WHERE m.available_after <= {now} AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
-UNION ALL SELECT 3, (extract(epoch FROM LEAST(min(leased_until), {now} + interval '1 year') - {now}) * 1000000)::bigint, 0, NULL FROM {claims} HAVING count(*) > 0
+UNION ALL SELECT 3, min(CASE WHEN {ahead} THEN -leased_for ELSE (extract(epoch FROM LEAST(leased_until, {now} + interval '1 year') - {now}) * 1000000)::bigint END), 0, NULL
+  FROM {claims} HAVING count(*) > 0
 UNION ALL SELECT 5, 0, 0, {now}`
 
 const pollDueSQL = `

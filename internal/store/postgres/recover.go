@@ -14,6 +14,8 @@ import (
 var recoverSQL = `
 WITH dead AS MATERIALIZED (
   SELECT id, owner, message_ids, lanes, solo FROM {claims} WHERE leased_until < {now} ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED),
+ahead AS MATERIALIZED (SELECT id FROM {claims} WHERE {ahead} ORDER BY id FOR UPDATE SKIP LOCKED),
+shortened AS (UPDATE {claims} c SET leased_until = {full lease} FROM ahead a WHERE c.id = a.id),
 gone AS (DELETE FROM {claims} c USING dead d WHERE c.id = d.id),
 ids AS MATERIALIZED (
   SELECT DISTINCT ON (d.id, COALESCE(CASE WHEN m.rank < ` + dialect.FirstInstant + ` THEN u.lane END, u.mid)) m.id AS mid, d.solo, d.owner

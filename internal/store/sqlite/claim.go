@@ -39,8 +39,8 @@ SELECT m.id, m.attempts, m.crashes, m.available_after FROM json_each(?) j JOIN {
 WHERE m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)`
 
 const recordSQL = `
-INSERT INTO {claims} (owner, solo, claimed_at, leased_until, message_ids)
-VALUES (?, ?, {now}, {now} + ?, ?) RETURNING id`
+INSERT INTO {claims} (owner, solo, claimed_at, leased_until, leased_for, message_ids)
+VALUES (?, ?, {now}, {now} + ?, ?, ?) RETURNING id`
 
 // Claim picks without the write lock, since reading the messages takes most of its time. It takes
 // the lock to record the picks that have not changed.
@@ -98,7 +98,8 @@ func (s *database) record(
 		return nil
 	}
 	c.Sent = time.Now()
-	if err := s.Query(ctx, tx, recordSQL, r.Owner, r.Solo, r.Lease.Microseconds(), dialect.AsJSON(ids)).Scan(ctx, &c.ID); err != nil {
+	lease := r.Lease.Microseconds()
+	if err := s.Query(ctx, tx, recordSQL, r.Owner, r.Solo, lease, lease, dialect.AsJSON(ids)).Scan(ctx, &c.ID); err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
 	return s.Take(ctx, tx, c, picks, ids)

@@ -19,7 +19,7 @@ const pollNowSQL = pollDueSQL + `
 UNION ALL SELECT DISTINCT MIN(m.crashes, 2), j.key, 0, NULL FROM json_each(?) j
   CROSS JOIN {messages} m ON m.consumer_type = j.value ->> 0 AND m.payload_type = j.value ->> 1 AND m.keyed = FALSE AND m.crashes > 0
   WHERE m.available_after <= {now} AND m.id NOT IN (` + heldSQL + `) AND m.consumer_type NOT IN (` + dialect.PausedNames + `)
-UNION ALL SELECT 3, MIN(leased_until) - {now}, 0, NULL FROM {claims} HAVING MIN(leased_until) IS NOT NULL
+UNION ALL SELECT 3, MIN(CASE WHEN {ahead} THEN -leased_for ELSE leased_until - {now} END), 0, NULL FROM {claims} HAVING MIN(leased_until) IS NOT NULL
 UNION ALL SELECT 5, 0, 0, {now}`
 
 const pollNextSQL = pollNowSQL + `

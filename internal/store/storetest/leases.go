@@ -12,6 +12,7 @@ import (
 func leaseSubscriptionCases() []testCase {
 	return []testCase{
 		{"a shard is leased to one, for a while", leaseShard},
+		{"a clock that is set back keeps a shard for a lease at most", leaseSetBack},
 		{"a shard is moved by its owner, from where that has read", moveLeasedShard},
 		{"a shard is held until the end of a transaction", holdLeased},
 		{"a shard that waits, or is halted, is not leased", leaseNothing},
@@ -53,6 +54,24 @@ func leaseShard(k *kit) {
 	k.must("return", k.store.Readers.ReturnLeases(k.ctx, k.db, []string{"q", "p"}, "two"))
 	_, ok = k.leased("one")
 	equal(k, "after it was returned", ok, true)
+}
+
+// leaseSetBack has the database's clock set back by an hour. An owner that lives can renew its lease.
+func leaseSetBack(k *kit) {
+	k.subscribe(reader(1))
+	k.pass(time.Hour)
+	_, ok := k.leased("one")
+	equal(k, "leased", ok, true)
+	k.pass(-time.Hour)
+	for _, step := range []struct {
+		pass  time.Duration
+		owner string
+		ok    bool
+	}{{0, "two", false}, {time.Second, "one", true}, {0, "two", false}, {-time.Second, "two", false}, {time.Minute, "two", true}} {
+		k.pass(step.pass)
+		_, ok := k.leased(step.owner)
+		equal(k, "leased by "+step.owner+" at "+k.now(), ok, step.ok)
+	}
 }
 
 func moveLeasedShard(k *kit) {

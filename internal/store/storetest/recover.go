@@ -23,6 +23,7 @@ func recoverCases() []testCase {
 		{"only what is still claimed has crashed", recoverPart},
 		{"a removed message is no crash", recoverRemoved},
 		{"a message in a transaction has not crashed", recoverLocked},
+		{"a clock that is set back delays the messages of the dead by a lease at most", recoverSetBack},
 		{"eight recoveries at once count each crash once", recoverAtOnce},
 	}
 }
@@ -188,6 +189,31 @@ func recoverLocked(k *kit) {
 	equal(k, "messages", k.pending(), ids[1:])
 	equal(k, "crashes", k.row(ids[1]).Crashes, 1)
 	equal(k, "claims", k.claims(), nil)
+}
+
+// recoverSetBack has the database's clock set back by an hour. Polls have claims from before looked at once, although others end
+// sooner. An owner that lives renews its claim before it is recovered.
+func recoverSetBack(k *kit) {
+	ids := k.add("c", 3)
+	k.pass(time.Hour) // all are due although the clock is set back
+	k.take("dead", "c", ids[0])
+	live := k.take("live", "c", ids[1])
+	k.pass(-time.Hour)
+	k.take("other", "c", ids[2])
+	for _, want := range []bool{true, false} {
+		poll, err := k.store.Claims.Poll(k.ctx, k.db, nil)
+		k.must("poll", err)
+		equal(k, "expired", poll.Expired, want)
+		equal(k, "overdue by a lease", poll.Overdue == lease, want)
+		equal(k, "recovered at once", k.recover(3), store.Recovered{})
+	}
+	k.pass(lease)
+	k.extend("live")
+	k.extend("other")
+	k.pass(time.Microsecond)
+	equal(k, "recovered after a lease", k.recover(3), store.Recovered{Claims: 1, Crashed: 1})
+	equal(k, "crashed", k.row(ids[0]).Crashes, 1)
+	equal(k, "settled", k.settle("live", results(live, store.Done, ids[1])...), store.Settled{Live: []int64{live.ID}, Applied: 1})
 }
 
 func recoverAtOnce(k *kit) {

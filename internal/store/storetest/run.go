@@ -64,6 +64,7 @@ func areas() []area {
 		{name: "lanes", cases: laneCases()},
 		{name: "per key", cases: perKeyCases(), anyOrder: true},
 		{name: "breakers", cases: breakerCases()},
+		{name: "slots", cases: slotCases()},
 		{name: "claim by place and size", cases: claimPlaceCases()},
 		{name: "claim of crashed messages", cases: claimCrashedCases()},
 		{name: "poll", cases: pollCases()},

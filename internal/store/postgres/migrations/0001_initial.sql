@@ -56,6 +56,7 @@ CREATE TABLE {claims} (
   solo         boolean NOT NULL,
   claimed_at   timestamptz NOT NULL,
   leased_until timestamptz NOT NULL,
+  leased_for   bigint,
   message_ids  bigint[] NOT NULL CHECK (cardinality(message_ids) > 0 AND array_position(message_ids, NULL) IS NULL),
   consumer_type text,
   lanes         bigint[] CHECK (cardinality(lanes) = cardinality(message_ids))
@@ -240,6 +241,7 @@ CREATE TABLE {subscriptions} (
   moved_at     timestamptz NOT NULL,
   owner        text NOT NULL DEFAULT '',
   leased_until timestamptz,
+  leased_for   bigint,
   mark         bigint NOT NULL DEFAULT 0,
   PRIMARY KEY (name, version, shard)
 ) WITH (fillfactor = 50);
@@ -290,6 +292,7 @@ CREATE TABLE {slots} (
   n            int NOT NULL,
   owner        text NOT NULL,
   leased_until timestamptz NOT NULL,
+  leased_for   bigint,
   PRIMARY KEY (name, n)
 ) WITH (fillfactor = 50);
 

@@ -54,6 +54,7 @@ CREATE TABLE {claims} (
   solo         INTEGER NOT NULL,
   claimed_at   INTEGER NOT NULL,
   leased_until INTEGER NOT NULL,
+  leased_for   INTEGER,
   message_ids  TEXT NOT NULL CHECK (json_array_length(message_ids) > 0 AND instr(message_ids, 'null') = 0),
   consumer_type TEXT,
   lanes         TEXT CHECK (json_array_length(lanes) = json_array_length(message_ids))
@@ -210,6 +211,7 @@ CREATE TABLE {subscriptions} (
   moved_at     INTEGER NOT NULL,
   owner        TEXT NOT NULL DEFAULT '',
   leased_until INTEGER,
+  leased_for   INTEGER,
   mark         INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (name, version, shard)
 );
@@ -260,6 +262,7 @@ CREATE TABLE {slots} (
   n            INTEGER NOT NULL,
   owner        TEXT NOT NULL,
   leased_until INTEGER NOT NULL,
+  leased_for   INTEGER,
   PRIMARY KEY (name, n)
 );
 

@@ -16,8 +16,8 @@ WHERE m.keyed = FALSE AND m.crashes BETWEEN 0 AND 0 AND m.available_after <= TIM
 SELECT h.id, '' AS paused FROM (SELECT h.id FROM `app_message_claims` c, JSON_TABLE(c.message_ids, '$[*]' COLUMNS (id BIGINT PATH '$')) h) h WHERE h.id IN (3, 1, 4, 5, 6)
 UNION ALL SELECT 0, p.consumer_type FROM `app_paused_consumers` p;
 
-INSERT INTO `app_message_claims` (owner, solo, claimed_at, leased_until, message_ids)
-VALUES ('0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + 30000000, '[3,1,4,5,6]');
+INSERT INTO `app_message_claims` (owner, solo, claimed_at, leased_until, leased_for, message_ids)
+VALUES ('0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + 30000000, 30000000, '[3,1,4,5,6]');
 
 COMMIT;
 

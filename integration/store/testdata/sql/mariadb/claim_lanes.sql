@@ -29,8 +29,8 @@ WHERE l.consumer_type = 'send-receipt' AND l.lane = 8087929771573949676 ORDER BY
 WHERE k.lane NOT IN (SELECT h.lane FROM `app_message_claims` c, JSON_TABLE(c.lanes, '$[*]' COLUMNS (lane BIGINT PATH '$')) h WHERE c.consumer_type IN ('send-receipt')) AND NOT EXISTS (SELECT 1 FROM `app_poisoned_messages` p WHERE p.consumer_type IN ('send-receipt') AND p.lane = k.lane AND p.parks)
   AND NOT EXISTS (SELECT 1 FROM `app_paused_consumers` u WHERE u.consumer_type IN ('send-receipt')) ORDER BY h.o, k.rank;
 
-INSERT INTO `app_message_claims` (owner, solo, claimed_at, leased_until, consumer_type, message_ids, lanes)
-VALUES ('0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + 60000000, 'send-receipt', '[21,22]', '[8087929771573949676,8087929771573949676]');
+INSERT INTO `app_message_claims` (owner, solo, claimed_at, leased_until, leased_for, consumer_type, message_ids, lanes)
+VALUES ('0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + 60000000, 60000000, 'send-receipt', '[21,22]', '[8087929771573949676,8087929771573949676]');
 
 COMMIT;
 

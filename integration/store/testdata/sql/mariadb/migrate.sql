@@ -96,6 +96,7 @@ CREATE TABLE IF NOT EXISTS `app_message_claims` (
   solo         BOOLEAN NOT NULL,
   claimed_at   BIGINT NOT NULL,
   leased_until BIGINT NOT NULL,
+  leased_for   BIGINT,
   message_ids  LONGTEXT NOT NULL CHECK (JSON_LENGTH(message_ids) > 0 AND INSTR(message_ids, 'null') = 0),
   consumer_type VARCHAR(255),
   lanes         LONGTEXT,
@@ -211,6 +212,7 @@ CREATE TABLE IF NOT EXISTS `app_message_slots` (
   n            INT NOT NULL,
   owner        VARCHAR(255) NOT NULL,
   leased_until BIGINT NOT NULL,
+  leased_for   BIGINT,
   PRIMARY KEY (name, n)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;
 

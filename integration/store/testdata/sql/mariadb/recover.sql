@@ -1,5 +1,7 @@
 BEGIN;
 
+SELECT id FROM `app_message_claims` FORCE INDEX (PRIMARY) WHERE leased_until > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + leased_for ORDER BY id FOR UPDATE SKIP LOCKED;
+
 SELECT id, owner, solo, message_ids, lanes FROM `app_message_claims` FORCE INDEX (PRIMARY) WHERE leased_until < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED;
 
 SELECT m.id, m.crashes FROM JSON_TABLE('[8]', '$[*]' COLUMNS (id BIGINT PATH '$')) j STRAIGHT_JOIN `app_consumer_messages` m FORCE INDEX (PRIMARY) ON m.id = j.id FOR UPDATE SKIP LOCKED;

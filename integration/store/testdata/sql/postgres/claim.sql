@@ -12,17 +12,17 @@ CROSS JOIN LATERAL (
   ORDER BY m.available_after, m.id LIMIT w.n FOR UPDATE SKIP LOCKED) m
 WHERE w.consumer NOT IN (SELECT consumer_type FROM "app_paused_consumers");
 
-PREPARE asyncmonolith_record_482bd22ce53bd0e3 AS 
+PREPARE asyncmonolith_record_790c4975b031afc1 AS 
 WITH free AS MATERIALIZED (
   SELECT x FROM unnest($1::bigint[]) x WHERE x NOT IN (SELECT unnest(message_ids) FROM "app_message_claims"))
-INSERT INTO "app_message_claims" (owner, solo, claimed_at, leased_until, message_ids)
-SELECT $2::text, $3::boolean, statement_timestamp(), statement_timestamp() + $4::bigint * interval '1 microsecond', array_agg(x) FROM free HAVING count(*) > 0 RETURNING id, message_ids;
+INSERT INTO "app_message_claims" (owner, solo, claimed_at, leased_until, leased_for, message_ids)
+SELECT $2::text, $3::boolean, statement_timestamp(), statement_timestamp() + $4::bigint * interval '1 microsecond', $5::bigint, array_agg(x) FROM free HAVING count(*) > 0 RETURNING id, message_ids;
 
 BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '5s'; SET LOCAL statement_timeout = '5s';
 	SET LOCAL work_mem = '16MB'; SET LOCAL jit = off; SET LOCAL plan_cache_mode = force_generic_plan;
 
 EXECUTE asyncmonolith_pick_3d387a6c4c987dc6('{0,1}', '{"send-receipt","update-stock"}', '{"order.placed","order.placed"}', '{3,2}', '{"-infinity","2026-01-02 03:04:05.678901+00:00"}', '{0,1}');
 
-EXECUTE asyncmonolith_record_482bd22ce53bd0e3('{3,1,4,5,8}', '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, 30000000);
+EXECUTE asyncmonolith_record_790c4975b031afc1('{3,1,4,5,8}', '0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, 30000000, 30000000);
 
 COMMIT;

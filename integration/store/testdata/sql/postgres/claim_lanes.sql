@@ -21,9 +21,9 @@ SELECT r.* FROM unnest($1::bigint[]) WITH ORDINALITY l(lane, o) CROSS JOIN LATER
 WHERE l.lane NOT IN (SELECT unnest(c.lanes) AS lane FROM "app_message_claims" c WHERE c.consumer_type = ANY($4::text[])) AND NOT EXISTS (SELECT 1 FROM "app_poisoned_messages" p WHERE p.consumer_type = ANY($5::text[]) AND p.lane = l.lane AND p.parks)
   AND NOT EXISTS (SELECT 1 FROM "app_paused_consumers" u WHERE u.consumer_type = ANY($6::text[])) ORDER BY l.o, r.rank;
 
-PREPARE asyncmonolith_record_lanes_e90680149b5ba6f AS 
-INSERT INTO "app_message_claims" (owner, solo, claimed_at, leased_until, consumer_type, message_ids, lanes)
-VALUES ($1::text, $2::boolean, statement_timestamp(), statement_timestamp() + $3::bigint * interval '1 microsecond', $4::text, $5::bigint[], $6::bigint[])
+PREPARE asyncmonolith_record_lanes_c1a2487424991693 AS 
+INSERT INTO "app_message_claims" (owner, solo, claimed_at, leased_until, leased_for, consumer_type, message_ids, lanes)
+VALUES ($1::text, $2::boolean, statement_timestamp(), statement_timestamp() + $3::bigint * interval '1 microsecond', $4::bigint, $5::text, $6::bigint[], $7::bigint[])
 RETURNING id;
 
 BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '5s'; SET LOCAL statement_timeout = '5s';
@@ -43,6 +43,6 @@ EXECUTE asyncmonolith_lanes_efaf4011bc6f9d81('send-receipt', 0, 'send-receipt', 
 
 EXECUTE asyncmonolith_lanes_a1edd4bf47a2f456('{8087929771573949676}', 'send-receipt', 5, '{"send-receipt"}', '{"send-receipt"}', '{"send-receipt"}');
 
-EXECUTE asyncmonolith_record_lanes_e90680149b5ba6f('0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, 60000000, 'send-receipt', '{32,33}', '{8087929771573949676,8087929771573949676}');
+EXECUTE asyncmonolith_record_lanes_c1a2487424991693('0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, 60000000, 60000000, 'send-receipt', '{32,33}', '{8087929771573949676,8087929771573949676}');
 
 COMMIT;

@@ -1,5 +1,7 @@
 WITH dead AS MATERIALIZED (
   SELECT id, owner, message_ids, lanes, solo FROM "app_message_claims" WHERE leased_until < statement_timestamp() ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED),
+ahead AS MATERIALIZED (SELECT id FROM "app_message_claims" WHERE leased_until > statement_timestamp() + leased_for * interval '1 microsecond' ORDER BY id FOR UPDATE SKIP LOCKED),
+shortened AS (UPDATE "app_message_claims" c SET leased_until = statement_timestamp() + leased_for * interval '1 microsecond' FROM ahead a WHERE c.id = a.id),
 gone AS (DELETE FROM "app_message_claims" c USING dead d WHERE c.id = d.id),
 ids AS MATERIALIZED (
   SELECT DISTINCT ON (d.id, COALESCE(CASE WHEN m.rank < 100000000000000 THEN u.lane END, u.mid)) m.id AS mid, d.solo, d.owner

@@ -19,8 +19,8 @@ UPDATE "app_message_claims" SET owner = owner WHERE id < 0;
 SELECT m.id, m.attempts, m.crashes, m.available_after FROM json_each('[3,1,4,5,8]') j JOIN "app_consumer_messages" m ON m.id = j.value
 WHERE m.id NOT IN (SELECT j.value AS id FROM "app_message_claims" c, json_each(c.message_ids) j) AND m.consumer_type NOT IN (SELECT consumer_type FROM "app_paused_consumers");
 
-INSERT INTO "app_message_claims" (owner, solo, claimed_at, leased_until, message_ids)
-VALUES ('0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER) + 30000000, '[3,1,4,5,8]')
+INSERT INTO "app_message_claims" (owner, solo, claimed_at, leased_until, leased_for, message_ids)
+VALUES ('0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER) + 30000000, 30000000, '[3,1,4,5,8]')
 RETURNING id;
 
 COMMIT;

@@ -28,8 +28,8 @@ SELECT m.id, m.message_id, m.consumer_type, m.payload_type, CASE WHEN (length(CA
 WHERE l.lane NOT IN (SELECT j.value AS lane FROM "app_message_claims" c, json_each(c.lanes) j WHERE c.consumer_type IN (SELECT value FROM json_each('["send-receipt"]'))) AND NOT EXISTS (SELECT 1 FROM "app_poisoned_messages" p WHERE p.consumer_type IN (SELECT value FROM json_each('["send-receipt"]')) AND p.lane = l.lane AND p.parks)
   AND NOT EXISTS (SELECT 1 FROM "app_paused_consumers" u WHERE u.consumer_type IN (SELECT value FROM json_each('["send-receipt"]'))) ORDER BY l.o, m.rank;
 
-INSERT INTO "app_message_claims" (owner, solo, claimed_at, leased_until, consumer_type, message_ids, lanes)
-VALUES ('0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER) + 60000000, 'send-receipt', '[28,29]', '[8087929771573949676,8087929771573949676]')
+INSERT INTO "app_message_claims" (owner, solo, claimed_at, leased_until, leased_for, consumer_type, message_ids, lanes)
+VALUES ('0192a4b6-c8d0-7e1f-8a2b-3c4d5e6f7081', FALSE, CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER) + 60000000, 60000000, 'send-receipt', '[28,29]', '[8087929771573949676,8087929771573949676]')
 RETURNING id;
 
 COMMIT;

@@ -104,6 +104,7 @@ CREATE TABLE "app_message_claims" (
   solo         INTEGER NOT NULL,
   claimed_at   INTEGER NOT NULL,
   leased_until INTEGER NOT NULL,
+  leased_for   INTEGER,
   message_ids  TEXT NOT NULL CHECK (json_array_length(message_ids) > 0 AND instr(message_ids, 'null') = 0),
   consumer_type TEXT,
   lanes         TEXT CHECK (json_array_length(lanes) = json_array_length(message_ids))
@@ -273,6 +274,7 @@ CREATE TABLE "app_event_subscriptions" (
   moved_at     INTEGER NOT NULL,
   owner        TEXT NOT NULL DEFAULT '',
   leased_until INTEGER,
+  leased_for   INTEGER,
   mark         INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (name, version, shard)
 );
@@ -323,6 +325,7 @@ CREATE TABLE "app_message_slots" (
   n            INTEGER NOT NULL,
   owner        TEXT NOT NULL,
   leased_until INTEGER NOT NULL,
+  leased_for   INTEGER,
   PRIMARY KEY (name, n)
 );
 

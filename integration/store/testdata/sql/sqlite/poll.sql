@@ -6,7 +6,7 @@ WHERE w.value ->> 0 NOT IN (SELECT consumer_type FROM "app_paused_consumers")
 UNION ALL SELECT DISTINCT MIN(m.crashes, 2), j.key, 0, NULL FROM json_each('[["send-receipt","order.placed"],["update-stock","order.placed"]]') j
   CROSS JOIN "app_consumer_messages" m ON m.consumer_type = j.value ->> 0 AND m.payload_type = j.value ->> 1 AND m.keyed = FALSE AND m.crashes > 0
   WHERE m.available_after <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND m.id NOT IN (SELECT j.value AS id FROM "app_message_claims" c, json_each(c.message_ids) j) AND m.consumer_type NOT IN (SELECT consumer_type FROM "app_paused_consumers")
-UNION ALL SELECT 3, MIN(leased_until) - CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, NULL FROM "app_message_claims" HAVING MIN(leased_until) IS NOT NULL
+UNION ALL SELECT 3, MIN(CASE WHEN leased_until > CAST(unixepoch('subsec') * 1000000 AS INTEGER) + leased_for THEN -leased_for ELSE leased_until - CAST(unixepoch('subsec') * 1000000 AS INTEGER) END), 0, NULL FROM "app_message_claims" HAVING MIN(leased_until) IS NOT NULL
 UNION ALL SELECT 5, 0, 0, CAST(unixepoch('subsec') * 1000000 AS INTEGER)
 UNION ALL SELECT 4, MIN(due) - CAST(unixepoch('subsec') * 1000000 AS INTEGER), 0, NULL FROM (SELECT (
     SELECT m.available_after FROM "app_consumer_messages" m WHERE m.consumer_type = w.value ->> 0 AND m.payload_type = w.value ->> 1 AND m.keyed = FALSE AND m.crashes = 0

@@ -2,6 +2,8 @@ BEGIN;
 
 UPDATE "app_message_claims" SET owner = owner WHERE id < 0;
 
+SELECT id FROM "app_message_claims" WHERE leased_until > CAST(unixepoch('subsec') * 1000000 AS INTEGER) + leased_for ORDER BY id;
+
 SELECT id, owner, solo, message_ids, lanes FROM "app_message_claims" WHERE leased_until < CAST(unixepoch('subsec') * 1000000 AS INTEGER) ORDER BY id LIMIT 20;
 
 SELECT id, crashes FROM "app_consumer_messages" WHERE id IN (SELECT value FROM json_each('[12]'));
