@@ -283,10 +283,10 @@ func TestAFreshProcessLetsOwnersRenew(t *testing.T) {
 		r := a.StartWith(ctx, outbox.ProcessorConfig{LeaseDuration: 3 * time.Second})
 		<-time.After(1500 * time.Millisecond)
 		if held, err := testapp.Must[*store.Store](t)(store.For(a.DB.Dialect().Name(), bus.Tables{})).Claims.Extend(ctx, a.DB, "vanished",
-			time.Minute); err != nil || len(held) != 1 {
+			3*time.Second); err != nil || len(held) != 1 {
 			t.Fatalf("renewal right after the outage: got %v, %v, want the claim", held, err)
 		}
-		<-time.After(10 * time.Second)
+		<-time.After(2500 * time.Millisecond)
 		if rows := a.Pending(); len(rows) != 1 || rows[0].Crashes != 0 {
 			t.Errorf("pending: got %+v, want the message without a crash", rows)
 		}
