@@ -109,7 +109,9 @@ func (bs *breakerSync) apply(ctx context.Context, b *breaker, row store.Breaker)
 	case !bs.dispatcher.couldProbe(b.consumer):
 		if row.Idle() {
 			_, _ = ask(ctx, bs.outage, "keep a circuit breaker open", statementTimeout,
-				func(ctx context.Context) (struct{}, error) { return struct{}{}, bs.store.Flow.KeepBreaker(ctx, bs.db, row) })
+				func(ctx context.Context) (struct{}, error) {
+					return struct{}{}, bs.store.Flow.KeepBreaker(ctx, bs.db, row)
+				})
 		}
 		return
 	}
