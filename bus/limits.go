@@ -51,7 +51,7 @@ func setLimit(c *ConsumerConfig, option, name string, n int) {
 // that do not start, and transactions that are repeated at once, do not count. n is 1 or more, up
 // to a million a second; per is more than 0, up to 24 h; burst is 1 to n. Defaults to no limit.
 //
-// All processes must have the same rate. While some still have another one, both can be exceeded.
+// All processes must use the same rate. During a deploy that changes it, starts can exceed both rates.
 func RateLimit(n int, per time.Duration, burst int) ConsumerOption {
 	return func(c *ConsumerConfig) {
 		if setsRate(c, "RateLimit", n, per, burst) {

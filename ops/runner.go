@@ -110,8 +110,8 @@ func (r *Runner) poll(ctx context.Context, only int64) {
 	}
 }
 
-// waits returns how long an operation has to wait. A lease that is longer than any was given by a
-// clock that was set back since. It then gets its full length, since its owner may live.
+// waits returns how long until an operation is free. A lease longer than lease means that the clock was
+// set back: it is shortened to a full lease, because its owner may be alive.
 func (r *Runner) waits(ctx context.Context, row store.Operation) (wait time.Duration, err error) {
 	left := row.LeasedUntil.Sub(row.Now.Time)
 	if left > lease {

@@ -136,8 +136,11 @@ func (m *missing) unanswered(part place, now time.Time) {
 		return
 	}
 	m.absent(part, true, now)
+	if alone {
+		return
+	}
 	for at := range m.gone {
-		if !alone && at.destination == part.destination && at.key != "" && at != part && !m.alone(at) {
+		if at.destination == part.destination && at.key != "" && at != part && !m.alone(at) {
 			m.absent(whole, true, now)
 			return
 		}

@@ -35,7 +35,7 @@ func (r operationReport) hasRunner(ctx context.Context, o ops.Operation) bool {
 func (r operationReport) runner(ctx context.Context, o ops.Operation) string {
 	switch found := r.hasRunner(ctx, o); {
 	case found && o.Target.Projection != "":
-		return "A process that runs operations and the projection runs it."
+		return fmt.Sprintf("A process that has projection %q and runs operations will run it.", o.Target.Projection)
 	case found:
 		return "A process that runs operations runs it."
 	case o.Target.Projection != "":

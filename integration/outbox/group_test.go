@@ -219,7 +219,7 @@ func TestAnAbandonedMemberOfAGroupHasNoEffect(t *testing.T) {
 			late <- addEffect(context.WithoutCancel(ctx), tx, o)
 		}
 		return nil
-	}, bus.Timeout(time.Second))
+	}, bus.Timeout(4*time.Second))
 	r := a.Start(once())
 	testapp.Eventually(t, "all are settled", a.Empty)
 	close(gate)

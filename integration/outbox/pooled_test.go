@@ -33,8 +33,8 @@ func TestTransactionsBehindAPoolerSpendNoAttempt(t *testing.T) {
 		r := a.Start(outbox.ProcessorConfig{})
 		testapp.Eventually(t, "all is done", a.Empty)
 		r.MustStop()
-		if n := a.Count("SELECT count(*) FROM poisoned_messages"); n > 0 || ran.Load() != messages {
-			t.Errorf("got %d poisoned messages and %d runs, want none and %d", n, ran.Load(), messages)
+		if n := a.Count("SELECT count(*) FROM poisoned_messages"); n > 0 || ran.Load() < messages {
+			t.Errorf("got %d poisoned messages and %d runs, want none and %d or more", n, ran.Load(), messages)
 		}
 	}
 }

@@ -196,10 +196,10 @@ func (d *deriver) ofKind(t reflect.Type) *Schema {
 // names returns the schema of the keys of a map, or nil if they may be any text.
 func (d *deriver) names(t reflect.Type) *Schema {
 	switch {
+	case has(t, reflect.TypeFor[encoding.TextUnmarshaler]()), t.Kind() != reflect.String && isText(t):
+		return ofText(t)
 	case t.Kind() == reflect.String:
 		return nil
-	case isText(t):
-		return ofText(t)
 	}
 	return &Schema{Type: Type{text}, Format: d.ofKind(t).Format}
 }

@@ -83,9 +83,9 @@ func shares(c, other *consumer) bool {
 	return c.limiter != nil && other.limiter == c.limiter || c.transactional && other.transactional
 }
 
-// crowdedOut reports whether a consumer cannot start only because others have most of the workers,
-// transactions or slots that they share with it, and claim ahead: they would take each as soon as it is
-// free.
+// crowdedOut reports whether others have most of the workers, transactions or slots that they share with
+// a consumer, none is free, and they claim ahead: they would take each as soon as it is free. It does not
+// look at the consumer's circuit.
 func (cp *capacity) crowdedOut(c *consumer, now time.Time) bool {
 	if c.settings.Concurrency > 0 && c.running >= c.settings.Concurrency {
 		return false
@@ -120,11 +120,11 @@ func (cp *capacity) starts(c *consumer) int {
 }
 
 // waits reports whether a consumer has work that could start now, or could with a slot of its
-// limit.
+// limit. One that is crowded out needs its slot to have the next place in turn.
 func (cp *capacity) waits(c *consumer, now time.Time) bool {
 	s := cp.startable(c, now)
 	has, _ := c.hasWork(now)
-	return has && (s.n > 0 || s.slots)
+	return has && (s.n > 0 || s.slots || s.until.IsZero() && cp.crowdedOut(c, now))
 }
 
 // nextStart returns how long until a consumer may start or claim work, or more of it, or zero if

@@ -245,11 +245,24 @@ func (pl *planner) roomLocked(c *consumer, now time.Time) int {
 	fills := c.settings.BatchWait > 0 && c.waiting < c.group // its batch waits for more
 	switch {
 	case room <= 0 && waiting == 0 && pl.capacity.crowdedOut(c, now):
-		return c.group // queued, it has the next place in turn
+		return pl.aheadLocked(c)
 	case room < waiting && !fills:
 		return 0
 	}
 	return room
+}
+
+// aheadLocked returns how many messages to claim of a consumer that is crowded out: queued, they have
+// the next place in turn.
+func (pl *planner) aheadLocked(c *consumer) int {
+	switch {
+	case c.limiter != nil && len(c.limiter.slots) == 0: // a process with a free worker may take them meanwhile
+		pl.capacity.askForSlots()
+		return 0
+	case c.rate != nil || c.settings.KeyRate > 0: // a claim spends the rate
+		return 1
+	}
+	return c.group
 }
 
 // distribute divides the budget among parts with free capacity, in equal shares.

@@ -28,11 +28,11 @@ func (t *consumerTx) keep(ctx context.Context, tasks []*task) error {
 
 const (
 	forgetEvery       = 15 * time.Second // between deletes of consumed messages whose time is over
-	forgetOthersEvery = time.Hour        // the same without a consumer that keeps any
+	forgetOthersEvery = time.Hour        // the same, if no consumer of the process keeps messages
 	forgetBatch       = 1000             // messages in one delete
 )
 
-// forgetter deletes consumed messages whose time is over. Consumers may have kept them that no longer do.
+// forgetter deletes consumed messages whose time is over, also those of consumers that keep none any more.
 type forgetter struct {
 	store   *store.Store
 	db      *bun.DB
@@ -40,7 +40,8 @@ type forgetter struct {
 	catalog *catalog
 }
 
-// loop deletes until ctx ends, often in a process with a consumer that keeps messages.
+// loop deletes until ctx ends: every forgetEvery if a consumer keeps messages, otherwise every
+// forgetOthersEvery.
 func (f *forgetter) loop(ctx context.Context) {
 	every := forgetOthersEvery
 	if slices.ContainsFunc(f.catalog.consumers, func(c *consumer) bool { return c.settings.Keep > 0 }) {

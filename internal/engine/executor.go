@@ -48,7 +48,7 @@ var errLapsed = errors.New("outbox: a lease ended before the call")
 func (c call) held() bool {
 	now := time.Now()
 	return c.lease.live(now) && !slices.ContainsFunc(c.members, func(m *member) bool { return !m.task.lease.live(now) }) &&
-		!c.task.worker.executor.limiters.lack(c.task.consumer.limiter, now)
+		!c.task.worker.executor.limiters.exceeds(c.task.consumer.limiter, now)
 }
 
 // called records whether the function was called.

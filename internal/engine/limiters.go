@@ -260,26 +260,31 @@ func (ls *limiters) renewedSlots(before map[string][]int, renewed, held []store.
 	}
 }
 
+// exceeded reports whether more calls run than there are slots for.
+func (l *limiter) exceeded(now time.Time, lease time.Duration) bool {
+	return l.running > l.valid(now, lease)
+}
+
 // withoutSlots returns the limiters that run more calls than they have slots for.
 func (ls *limiters) withoutSlots(now time.Time) (over []*limiter) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for _, l := range ls.all {
-		if l.running > l.valid(now, ls.config.LeaseDuration) {
+		if l.exceeded(now, ls.config.LeaseDuration) {
 			over = append(over, l)
 		}
 	}
 	return over
 }
 
-// lack reports whether a limit, which may be nil, runs more calls than it has slots for.
-func (ls *limiters) lack(l *limiter, now time.Time) bool {
+// exceeds reports whether a limiter, which may be nil, runs more calls than it has slots for.
+func (ls *limiters) exceeds(l *limiter, now time.Time) bool {
 	if l == nil {
 		return false
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	return l.running > l.valid(now, ls.config.LeaseDuration)
+	return l.exceeded(now, ls.config.LeaseDuration)
 }
 
 // othersLocked returns the numbers of all slots except those known to be ours.

@@ -34,7 +34,7 @@ type poller struct {
 
 	// Used by the loop only.
 	retry            backoff.BackOff
-	nextFrom         time.Time // looks do not ask before this when the next message is due
+	nextFrom         time.Time // before this, no look asks for the next due time
 	unpreparedLogged bool
 }
 

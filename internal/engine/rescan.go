@@ -125,6 +125,7 @@ func (p *poller) lookAll(ctx context.Context) (poll store.Poll, err error) {
 		if time.Since(began) < sweepPolling || ctx.Err() != nil || p.outage.Err() != nil {
 			return poll, err
 		}
+		p.nextFrom = time.Now().Add(max(sweepAgain, sweepShare*time.Since(began)))
 		p.pollState.skip(time.Now()) // cursors without a better place begin where messages are new
 		p.sweeper.aside(func() bool { return p.sweepBack(ctx) })
 	} else if due {

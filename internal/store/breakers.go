@@ -16,10 +16,9 @@ import (
 const mostCooldown = time.Minute
 
 const (
-	// After breakerIdle, a process that has no message to probe with keeps an open breaker open anew.
+	// breakerIdle is after how long a process without a message to probe with refreshes open_until.
 	breakerIdle = time.Minute
-	// After breakerAbandoned without that, no process has the breaker any more: its consumer has lost it
-	// or was removed, or no process runs.
+	// breakerAbandoned is after how long without a refresh a breaker counts as abandoned.
 	breakerAbandoned = 10 * time.Minute
 	breakersKept     = 7 * 24 * time.Hour
 )

@@ -260,7 +260,7 @@ const (
 )
 
 // ForgetReports deletes expired reports, at most limit rows in a statement, and abandoned breakers. It
-// returns how many rows it was. It goes on until there are no more, or ctx ends.
+// returns how many rows it deleted. It repeats until none are left or ctx ends.
 func (s *ReportStore) ForgetReports(ctx context.Context, db bun.IDB, limit int) (total int, err error) {
 	breakers := s.names.After(ctx, -breakersKept)
 	if total, err = s.names.Changed(ctx, db, `DELETE FROM {breakers} WHERE open_until < ?`, bun.Safe(breakers)); err != nil {

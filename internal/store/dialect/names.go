@@ -150,7 +150,8 @@ func NewNames(t bus.Tables, mark string, w Traits) Names {
 		"{held ids}", strings.ReplaceAll(w.HeldIDs, "{names}", w.Among), "{names}", w.Among, "{key of}", w.KeyOf,
 		"{has key}", cmp.Or(w.HasKey, "m.order_key = ?"), "{lane columns}", w.Columns + ", m.order_key, m.lane, m.rank",
 		"{lock}", lock, "{lock free}", free, "{unit}", w.Unit, "{micros now}", w.Micros("{now}"),
-		// A lease may be ahead of its full length if the clock was set back. It is then set to that: its owner may live.
+		// {ahead}: the clock was set back since the lease began. {full lease} shortens such a lease and does not
+		// end it, because its owner may be alive.
 		"{ahead}", "leased_until > {now} + leased_for" + w.Unit, "{full lease}", "{now} + leased_for" + w.Unit,
 		"{by rank}", cmp.Or(w.Lanes.ByRank, "{messages}"), "{by lane}", cmp.Or(w.Lanes.ByLane, "{messages}"),
 		"{crashed by lane}", cmp.Or(w.Lanes.Crashed, "{messages}"), "{plan}", w.Lanes.Plan, "{by key}", w.Lanes.ByKey,
