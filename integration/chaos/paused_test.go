@@ -63,7 +63,7 @@ func exitPaths(k keeping) []exitPath {
 		{name: "poison, sent", job: chaos.Job{Do: chaos.Doom}, onTheWire: results, doomed: true},
 		{name: "release, running", job: chaos.Job{Takes: long}, sends: []string{k.settles}},
 		{name: "extend, sent", job: chaos.Job{Takes: long}, onTheWire: []string{k.extends}},
-		{name: "transaction, running", job: chaos.Job{Takes: pausedLease / 2, Do: chaos.Ignore}, tx: true, sends: results},
+		{name: "transaction, running", job: chaos.Job{Takes: 2 * pausedLease, Do: chaos.Ignore}, tx: true, sends: results},
 		{name: "transaction, fencing", job: chaos.Job{Do: chaos.Ignore}, tx: true, onTheWire: []string{k.fences}},
 	}
 }
