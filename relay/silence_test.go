@@ -39,7 +39,7 @@ func (k *keyed) Publish(ctx context.Context, records []broker.Record) []error {
 	return errs
 }
 
-// batch publishes a message of each key a second after the last batch, and checks what becomes of it and of the circuit.
+// batch publishes a message of each key a second after the last batch, and checks their outcome and the circuit.
 func (k *keyed) batch(t *testing.T, keys string, open bool, want ...bus.Outcome) {
 	t.Helper()
 	<-time.After(time.Second)

@@ -232,7 +232,7 @@ func TestAnOlderInstanceLeavesANewConsumersRecordsToNewerOnes(t *testing.T) {
 		if ship, bill, parked := count("ship"), count("bill"), count("receive:from-shop"); ship != 1 || bill != 1 || parked != 0 {
 			t.Errorf("got %d and %d messages and %d parked, want one for each consumer", ship, bill, parked)
 		}
-		q.batches <- []broker.Record{forConsumers("2", "ship,nobody")}
+		q.batches <- []broker.Record{forConsumers("2", "ship,gone")}
 		testapp.Eventually(t, "what no instance has a consumer for is parked", func() bool { return count("receive:from-shop") == 1 })
 		forged := event("3", order{ID: "3"})
 		forged.Attributes["type"] = "order.placed\tship"

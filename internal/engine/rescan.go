@@ -125,7 +125,7 @@ func (p *poller) lookAll(ctx context.Context) (poll store.Poll, err error) {
 		if time.Since(began) < sweepPolling || ctx.Err() != nil || p.outage.Err() != nil {
 			return poll, err
 		}
-		p.nextFrom = time.Now().Add(max(sweepAgain, sweepShare*time.Since(began)))
+		p.leaveNext(began)
 		p.pollState.skip(time.Now()) // cursors without a better place begin where messages are new
 		p.sweeper.aside(func() bool { return p.sweepBack(ctx) })
 	} else if due {
@@ -143,13 +143,18 @@ func (p *poller) lookAll(ctx context.Context) (poll store.Poll, err error) {
 		if !next {
 			return poll, err
 		}
-		p.nextFrom = time.Now().Add(max(sweepAgain, sweepShare*time.Since(began)))
+		p.leaveNext(began)
 	}
 }
 
 // looksForNext reports whether looks find out when the next message is due. They do not for a while
 // after one failed: no cursor bounds that part, which is slow among many dead index entries.
 func (p *poller) looksForNext() bool { return !time.Now().Before(p.nextFrom) }
+
+// leaveNext has looks leave that part out for a while after one that began at an instant has failed.
+func (p *poller) leaveNext(began time.Time) {
+	p.nextFrom = time.Now().Add(max(sweepAgain, sweepShare*time.Since(began)))
+}
 
 // look polls the database and updates the dispatcher. It looks for keyed messages separately, with their
 // own time limit: an error there does not fail the poll.
