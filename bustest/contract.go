@@ -26,7 +26,7 @@ import (
 // A difference that only adds is accepted with the flag -update, which the test's package declares
 // itself; that also writes the first file:
 //
-//	var _ = flag.Bool("update", false, "accept what is new")
+//	var _ = flag.Bool("update", false, "accept compatible changes")
 //
 // Fields are those that encoding/json writes. A type with a MarshalJSON of its own may have any
 // value. With a codec other than bus.JSON, they are the fields of the Go type.
@@ -88,7 +88,7 @@ func updates() bool {
 // updateFlag names the flag, and how to declare it if the test's package has not.
 func updateFlag() string {
 	if flag.Lookup("update") == nil {
-		return `-update, which this package declares with: var _ = flag.Bool("update", false, "accept what is new")`
+		return `-update, which this package declares with: var _ = flag.Bool("update", false, "accept compatible changes")`
 	}
 	return "-update"
 }

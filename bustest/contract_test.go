@@ -16,7 +16,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/bustest"
 )
 
-var _ = flag.Bool("update", false, "accept what is new")
+var _ = flag.Bool("update", false, "accept compatible changes")
 
 // The releases of a program. Types of one name are those of different releases.
 type (

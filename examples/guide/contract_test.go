@@ -11,7 +11,7 @@ import (
 )
 
 // snippet: contract
-var _ = flag.Bool("update", false, "accept what is new")
+var _ = flag.Bool("update", false, "accept compatible changes")
 
 // TestPayloads fails if a change breaks stored payloads.
 func TestPayloads(t *testing.T) {

@@ -28,8 +28,7 @@ type Sent struct {
 func (Received) PayloadType() string { return "item.received" }
 func (Sent) PayloadType() string     { return "item.sent" }
 
-// ItemEvents returns the stored events. Received was named item.bought and counted
-// dozens at first.
+// ItemEvents returns the event types. Received was once named item.bought and counted dozens.
 func ItemEvents() (*eventlog.Types, error) {
 	return eventlog.NewTypes(
 		eventlog.Event[Sent](),

@@ -22,7 +22,7 @@ func Remind(ctx context.Context, db bun.IDB, producer *outbox.Producer, order st
 	}
 	// snippet: keys
 	_, err = producer.Produce(ctx, db, OrderPlaced{OrderID: order},
-		outbox.InsertID("order:"+order, outbox.Debounce(time.Second, time.Minute))) // runs after a second without another, or after a minute
+		outbox.InsertID("order:"+order, outbox.Debounce(time.Second, time.Minute))) // runs after one quiet second, or after a minute
 	// end
 	if err != nil {
 		return err

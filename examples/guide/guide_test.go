@@ -214,7 +214,7 @@ func TestPreview(t *testing.T) {
 
 // snippet: with-message
 
-// TestDeclined calls a consumer as a function, with a message of the test's own.
+// TestDeclined calls a consumer as a function, with its own message.
 func TestDeclined(t *testing.T) {
 	cards := &cards{err: guide.ErrDeclined}
 	shop := &guide.Shop{Cards: cards, Open: func() bool { return true }}

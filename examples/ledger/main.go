@@ -112,7 +112,7 @@ func open(ctx context.Context, db *bun.DB, out io.Writer) (*bank, error) {
 
 // snippet: execute
 
-// do decides on a command in a transaction of its own.
+// do executes a command in its own transaction.
 func (b *bank) do(ctx context.Context, account string, wish Event) (Account, error) {
 	state, _, err := decider.Execute(ctx, b.log, b.db, accounts(), account, Command{wish})
 	return state, err

@@ -69,7 +69,7 @@ func run(ctx context.Context, path string, out io.Writer) (err error) {
 
 // snippet: wiring
 
-// parts is what a program calls, and what runs in the background.
+// parts holds what a program calls and what runs in the background.
 type parts struct {
 	DB        *bun.DB
 	Registry  *bus.Registry
@@ -84,9 +84,9 @@ type parts struct {
 	operations *ops.Runner
 }
 
-// wire makes the tables, and every part from one registry of all consumers.
+// wire creates the tables, and all parts from one registry.
 func wire(ctx context.Context, db *bun.DB, consumers ...bus.Consumer) (*parts, error) {
-	registry, err := bus.RegistryConfig{Dialect: db.Dialect()}.NewRegistry(consumers...) // for transactions that are not Bun's
+	registry, err := bus.RegistryConfig{Dialect: db.Dialect()}.NewRegistry(consumers...) // Dialect: for transactions of other libraries
 	if err != nil {
 		return nil, err
 	}
@@ -101,13 +101,13 @@ func wire(ctx context.Context, db *bun.DB, consumers ...bus.Consumer) (*parts, e
 	p.messages, errs[4] = outbox.NewProcessor(db, registry, outbox.ProcessorConfig{})
 	p.schedules, errs[5] = schedule.NewProcessor(db, registry, p.Producer, schedule.ProcessorConfig{})
 	p.Service, errs[6] = ops.New(ops.Config{DB: db, Registry: registry})
-	p.operations, errs[7] = ops.NewRunner(p.Service, nil) // or its *projection.Runner, to rebuild projections
+	p.operations, errs[7] = ops.NewRunner(p.Service, nil) // nil, or a *projection.Runner to rebuild projections
 	return p, errors.Join(errs[:]...)
 }
 
-// run runs the processors until ctx ends, and drains them. It also runs the operations that operators start.
+// run runs the processors and the operators' operations until ctx ends, then drains them.
 func (p *parts) run(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx) // when one ends, so does the other
+	ctx, stop := context.WithCancel(ctx) // when one ends, the others stop
 	defer stop()
 	ended := make(chan error)
 	for _, part := range []func(context.Context) error{p.messages.Run, p.schedules.Run, p.operations.Run} {

@@ -93,7 +93,7 @@ func wiring() fx.Option {
 		),
 		fx.Supply(
 			outbox.ProcessorConfig{AttemptDelay: 200 * time.Millisecond},
-			slog.New(slog.DiscardHandler), // no log beside what the example prints
+			slog.New(slog.DiscardHandler), // keep logs out of the example's output
 		),
 	)
 	// end

@@ -69,7 +69,7 @@ func TestOrderIsShippedAnHourAfterItIsCharged(t *testing.T) {
 // end
 
 // snippet: retries
-func TestCardIsChargedAgainAndThenGivenUp(t *testing.T) {
+func TestChargeCardIsPoisonedAfterThreeAttempts(t *testing.T) {
 	shop, kit := newShop(t, openMemory(t))
 	shop.provider = func(string, string) error { return errBusy }
 	kit.Produce(OrderPlaced{ID: "o-1"})
@@ -85,7 +85,7 @@ func TestCardIsChargedAgainAndThenGivenUp(t *testing.T) {
 
 	poisoned := bustest.RequirePoisoned(t, kit, "charge-card", func(e OrderPlaced) bool { return e.ID == "o-1" })
 	if len(poisoned.Errors) != 3 || poisoned.Errors[0].Error != errBusy.Error() {
-		t.Errorf("errors: got %+v, want three times that the provider is busy", poisoned.Errors)
+		t.Errorf("errors: got %+v, want errBusy three times", poisoned.Errors)
 	}
 	bustest.RequireNotProduced[OrderCharged](t, kit, nil)
 }
