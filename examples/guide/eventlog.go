@@ -100,7 +100,7 @@ func StockProjection() projection.Projection {
 	}
 }
 
-// move adds. The checkpoint commits with it, so no event is applied twice.
+// move changes a count. The checkpoint commits with it, so no event is applied twice.
 func move(ctx context.Context, tx bun.Tx, count int) error {
 	m, ok := bus.MessageFromContext(ctx) // has the event
 	if !ok || m.Event == nil {

@@ -55,7 +55,7 @@ func RequeueGroup(ctx context.Context, db bun.IDB, store *poison.Store, fingerpr
 		return err
 	}
 	fmt.Fprintln(out, seen.Messages, "messages,", seen.Conflicts, "conflicts,", seen.Unhandled, "unhandled")
-	filter.PoisonedBefore = seen.At // not what fails from now on
+	filter.PoisonedBefore = seen.At // exclude messages poisoned later
 	done, err := store.RequeueWhere(ctx, db, filter, seen.Messages)
 	fmt.Fprintln(out, done.Requeued, "requeued")
 	// end

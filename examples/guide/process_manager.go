@@ -50,7 +50,7 @@ type ProcessManager struct {
 
 // snippet: process-manager
 
-// Consumers react to facts in transactions: the state and what follows from it commit together.
+// Consumers are transactional: the state and the next messages commit together.
 func (p *ProcessManager) Consumers() []bus.Consumer {
 	return []bus.Consumer{
 		outbox.ConsumeTx("fulfilment.begin", p.begin),
@@ -79,7 +79,7 @@ func (p *ProcessManager) overdue(ctx context.Context, tx bun.Tx, e PaymentOverdu
 	return p.move(ctx, tx, e.OrderID, "cancelled", ReleaseGoods(e)) // compensation
 }
 
-// move leaves the state reserving once.
+// move changes the state only if it is reserving.
 func (p *ProcessManager) move(ctx context.Context, tx bun.Tx, order, state string, next bus.Payload) error {
 	row := Fulfilment{OrderID: order}
 	if err := tx.NewSelect().Model(&row).WherePK().Scan(ctx); err != nil {

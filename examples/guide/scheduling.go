@@ -33,7 +33,7 @@ func ScheduleReport(ctx context.Context, db bun.IDB, scheduler *schedule.Schedul
 // Preview returns when an expression fires next, for a form in which people write one.
 func Preview(expression, zone string, now time.Time) ([]time.Time, error) {
 	// snippet: preview
-	fires, err := schedule.Next(expression, zone, now, 5) // or an error that says what is allowed
+	fires, err := schedule.Next(expression, zone, now, 5) // or an error with the allowed values
 	// end
 	return fires, err
 }

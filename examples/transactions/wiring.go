@@ -25,7 +25,7 @@ type parts struct {
 
 // snippet: wiring
 
-// wire makes the tables and the parts. The application and the library share the pool.
+// wire creates the tables and the parts. The application and the library share the pool.
 func wire(ctx context.Context, pool *pgxpool.Pool, consumers ...bus.Consumer) (p parts, err error) {
 	p.db = bun.NewDB(pgxtx.Open(pool), pgdialect.New()) // or your own *sql.DB
 	registry, err := bus.RegistryConfig{Dialect: p.db.Dialect()}.NewRegistry(consumers...)

@@ -15,15 +15,15 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 )
 
-// setUp makes the stream and the consumer that docs/brokers/nats.md shows.
+// setUp creates the stream and the consumer of docs/brokers/nats.md.
 func setUp(ctx context.Context, js jetstream.JetStream, nodes int) error {
 	// snippet: jetstream
 	stream, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name:       "ORDERS",
 		Subjects:   []string{"orders.>"},
 		Replicas:   nodes,                // 3 survive the loss of one server
-		Duplicates: 2 * time.Minute,      // repeats within it are dropped
-		MaxAge:     7 * 24 * time.Hour,   // longer than a receiver may be away
+		Duplicates: 2 * time.Minute,      // duplicates within it are dropped
+		MaxAge:     7 * 24 * time.Hour,   // longer than a receiver's downtime
 		Discard:    jetstream.DiscardNew, // a full stream makes forwarders wait
 	})
 	if err != nil {
@@ -33,7 +33,7 @@ func setUp(ctx context.Context, js jetstream.JetStream, nodes int) error {
 		Durable:    "shipping",                  // one for each service that receives
 		AckPolicy:  jetstream.AckExplicitPolicy, // needed
 		MaxDeliver: -1,                          // needed: a limit drops records
-		AckWait:    30 * time.Second,            // until a killed receiver's records come again
+		AckWait:    30 * time.Second,            // until a killed receiver's records are redelivered
 	})
 	// end
 	return err
