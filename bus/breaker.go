@@ -25,8 +25,8 @@ type CircuitBreakerConfig struct {
 // breaker.
 //
 // Runs that return an error or time out count as failed. Runs that are [Permanent], snoozed or
-// discarded do not count. [NewRegistry] reports fields that are out of range. CircuitBreaker
-// excludes outbox.WithCircuit.
+// discarded do not count: after such a probe, the next message probes at once. [NewRegistry] reports
+// fields that are out of range. CircuitBreaker excludes outbox.WithCircuit.
 func CircuitBreaker(config CircuitBreakerConfig) ConsumerOption {
 	return func(c *ConsumerConfig) { c.Breaker = &config }
 }

@@ -82,6 +82,8 @@ func flowMutants() []mutant {
 			inOutbox("TestARateIsUsedWhateverElseWaits"), `runs in 10 s, want about`},
 		{"breaker: open in one process only", in("breaker.apply", drop("b.Hold(b.reasonLocked(), now.Add(flow.Never))")),
 			inOutbox("TestABreakerOpensInAllProcesses/sqlite"), `gave up waiting: it is open everywhere`},
+		{"breaker: a probe that was snoozed has failed", in("task.reportToCircuit", replace("t.probe && !counted", "counted && false")),
+			inOutbox("TestAProbeThatShowsNothingIsFollowedByAnother"), `got 0 done and`},
 		{"breaker: all processes probe", in("FlowStore.TakeProbe",
 			text("opened = ? AND (open_until <= {now} OR open_until > ?)", "(opened = ? OR open_until IS NOT NULL OR open_until > ?)")),
 			inStore("TestStore/sqlite/breakers"), `won:`},

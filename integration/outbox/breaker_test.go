@@ -288,6 +288,52 @@ func TestAnOpenBreakerIsSeenAndProbedAtOnce(t *testing.T) {
 	})
 }
 
+// TestAProbeThatShowsNothingIsFollowedByAnother at once: breakers ignore snoozes, discards and permanent errors.
+// Promise: due-starts
+func TestAProbeThatShowsNothingIsFollowedByAnother(t *testing.T) {
+	for what, ignored := range map[string]error{
+		"snoozed": bus.Snooze(time.Hour), "discarded": bus.Discard(errAway), "permanent": bus.Permanent(errAway),
+	} {
+		t.Run(what, func(t *testing.T) {
+			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+				var down atomic.Bool
+				var done atomic.Int64
+				var g gauge
+				down.Store(true)
+				a := newApp(bus.Consume("c", func(_ context.Context, o order) error {
+					defer g.enter()()
+					<-time.After(time.Millisecond)
+					switch {
+					case down.Load():
+						return errAway
+					case o.ID == "waits":
+						return ignored
+					}
+					done.Add(1)
+					return nil
+				}, bus.CircuitBreaker(bus.CircuitBreakerConfig{MinRequests: 2, Cooldown: 5 * time.Second}),
+					bus.MaxAttempts(1000), bus.AttemptDelay(time.Millisecond)))
+				for range 20 {
+					a.ProduceAt(ctx, order{ID: "waits"})
+				}
+				r := a.StartWith(ctx, outbox.ProcessorConfig{})
+				testapp.Sooner(t, "the breaker is open", func() bool { return len(r.Health().OpenCircuits) == 1 })
+				a.ProduceAt(ctx, order{ID: "works"}, outbox.Delay(2*time.Second)) // behind the others
+				down.Store(false)
+				g.most.Store(0)
+				<-time.After(12 * time.Second)
+				if n := done.Load(); n != 1 || len(r.Health().OpenCircuits) != 0 {
+					t.Errorf("after two cooldowns: got %d done and %+v, want one, and the breaker closed", n, r.Health().OpenCircuits)
+				}
+				if n := g.most.Load(); n > 1 {
+					t.Errorf("got %d probes at once, want one", n)
+				}
+				r.MustStop()
+			})
+		})
+	}
+}
+
 // TestABreakerIsReportedAtOnce as it opens and as it closes: a heartbeat may be long off.
 func TestABreakerIsReportedAtOnce(t *testing.T) {
 	t.Parallel()

@@ -212,6 +212,32 @@ func TestACrashedMessageThatDoesNotStartIsReturnedToTheRateOfItsKey(t *testing.T
 }
 
 // explained: Explain says of a clean message that a crashed one has the place.
+// TestCrashedMessagesOfSeveralKeyedConsumersStartAtOnce: one claim looks at the keys of one consumer, and the next one follows.
+// Promise: due-starts
+func TestCrashedMessagesOfSeveralKeyedConsumersStartAtOnce(t *testing.T) {
+	testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+		const consumers = 12
+		var ran atomic.Int64
+		var all []bus.Consumer
+		for i := range consumers {
+			var options []bus.ConsumerOption
+			if i > 0 { // the first has no keys
+				options = append(options, bus.Ordered(bus.BlockKey))
+			}
+			all = append(all, testapp.Counting(fmt.Sprint("c", i), &ran, options...))
+		}
+		a := newApp(all...)
+		a.ProduceAt(ctx, order{ID: "1"}, outbox.OrderingKey("k"))
+		a.Exec("UPDATE consumer_messages SET crashes = 1")
+		r := a.StartWith(ctx, outbox.ProcessorConfig{LeaseDuration: 3 * time.Second, PollInterval: 10 * time.Second})
+		<-time.After(9 * time.Second)
+		if n := ran.Load(); n != consumers {
+			t.Errorf("before the second poll: got %d runs, want %d", n, consumers)
+		}
+		r.MustStop()
+	})
+}
+
 func explained(t *testing.T, ctx context.Context, a *app) {
 	t.Helper()
 	for _, m := range a.Pending() {

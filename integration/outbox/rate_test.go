@@ -254,6 +254,40 @@ func TestUnstartedMessagesAreReturnedToTheRateAtOnce(t *testing.T) {
 	}
 }
 
+// TestAnOpenBreakerReturnsWhatItReleasesToTheRate at once: later, the rate has regained it anyway.
+// Promise: limits
+func TestAnOpenBreakerReturnsWhatItReleasesToTheRate(t *testing.T) {
+	for name, rate := range rates() {
+		t.Run(name, func(t *testing.T) {
+			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+				var runs atomic.Int64
+				b := newApp(testapp.Counting("c", &runs, rate))
+				a := newApp(bus.ConsumeBatch("c", func(_ context.Context, items []order) error {
+					runs.Add(int64(len(items)))
+					return nil
+				}, bus.BatchSize(10), bus.BatchWait(time.Second), rate, bus.CircuitBreaker(bus.CircuitBreakerConfig{Cooldown: time.Hour})))
+				r := a.StartWith(ctx, outbox.ProcessorConfig{})
+				produceKeyed(ctx, a, 4)
+				testapp.Sooner(t, "a batch waits", func() bool { return r.Stats().Queued == 4 }) // the breaker opens before it is over
+				a.Exec("INSERT INTO message_breakers (name, half_since, opened, opened_at, open_until) VALUES ('c', ?, 1, ?, ?)",
+					time.Now().UnixMicro(), time.Now().UnixMicro(), time.Now().Add(time.Hour).UnixMicro())
+				testapp.Sooner(t, "it is given back", func() bool { return r.Stats().Queued == 0 && len(r.Health().OpenCircuits) == 1 })
+				<-time.After(58 * time.Minute)
+				produceKeyed(ctx, b, 16)
+				if n := steps(ctx, b, newProcessor(b, outbox.ProcessorConfig{})); n != 5 {
+					t.Fatalf("the other process ran %d messages, want 5", n)
+				}
+				a.Exec("DELETE FROM message_breakers")
+				<-time.After(5 * time.Minute)
+				r.MustStop()
+				if n := runs.Load(); n != 5 {
+					t.Errorf("within five minutes: got %d runs, want 5", n)
+				}
+			})
+		})
+	}
+}
+
 // TestAStopReturnsWhatItReleasesToTheRate: the next process starts it at once.
 // Promise: limits
 func TestAStopReturnsWhatItReleasesToTheRate(t *testing.T) {

@@ -80,35 +80,47 @@ func TestASaturatedProcessLeavesMessagesToOthers(t *testing.T) {
 func TestABacklogLeavesPlacesToConsumersThatShareThem(t *testing.T) {
 	t.Parallel()
 	const messages = 4000
-	plain := func(shared, own []bus.ConsumerOption) func(string, func() error, func() error) []bus.Consumer {
-		return func(name string, backlog, other func() error) []bus.Consumer {
+	type makes = func(name string, backlog, other func() error, own ...bus.ConsumerOption) []bus.Consumer
+	plain := func(shared ...bus.ConsumerOption) makes {
+		return func(name string, backlog, other func() error, own ...bus.ConsumerOption) []bus.Consumer {
 			return []bus.Consumer{
 				bus.Consume(name, func(context.Context, order) error { return backlog() }, shared...),
 				bus.Consume("other", func(context.Context, refund) error { return other() }, append(own, shared...)...),
 			}
 		}
 	}
-	transactional := func(own ...bus.ConsumerOption) func(string, func() error, func() error) []bus.Consumer {
-		return func(name string, backlog, other func() error) []bus.Consumer {
-			return []bus.Consumer{
-				outbox.ConsumeTx(name, func(context.Context, bun.Tx, order) error { return backlog() }),
-				outbox.ConsumeTx("other", func(context.Context, bun.Tx, refund) error { return other() }, own...),
-			}
+	transactional := func(name string, backlog, other func() error, own ...bus.ConsumerOption) []bus.Consumer {
+		return []bus.Consumer{
+			outbox.ConsumeTx(name, func(context.Context, bun.Tx, order) error { return backlog() }),
+			outbox.ConsumeTx("other", func(context.Context, bun.Tx, refund) error { return other() }, own...),
 		}
 	}
 	limit, rate := bus.GlobalConcurrency(1), bus.RateLimit(100, time.Second, 1)
+	own := func(o ...bus.ConsumerOption) func(*outbox.Circuit) []bus.ConsumerOption {
+		return func(*outbox.Circuit) []bus.ConsumerOption { return o }
+	}
+	open := func(circuit *outbox.Circuit) []bus.ConsumerOption {
+		_ = circuit.Trip(errAway)
+		return []bus.ConsumerOption{outbox.WithCircuit(circuit)}
+	}
+	one, three, shared := outbox.ProcessorConfig{Concurrency: 1}, outbox.ProcessorConfig{Concurrency: 3}, bus.SharedConcurrency("provider", 2)
 	for what, c := range map[string]struct {
 		backlogs  int
 		config    outbox.ProcessorConfig
-		consumers func(name string, backlog, other func() error) []bus.Consumer
+		consumers makes
+		own       func(*outbox.Circuit) []bus.ConsumerOption
 	}{
-		"a worker":                     {1, outbox.ProcessorConfig{Concurrency: 1}, plain(nil, nil)},
-		"a worker, beside a limit":     {1, outbox.ProcessorConfig{Concurrency: 1}, plain(nil, []bus.ConsumerOption{limit})},
-		"a worker, beside a rate":      {1, outbox.ProcessorConfig{Concurrency: 1}, plain(nil, []bus.ConsumerOption{rate})},
-		"few workers":                  {3, outbox.ProcessorConfig{Concurrency: 3}, plain(nil, nil)},
-		"a limit":                      {1, outbox.ProcessorConfig{}, plain([]bus.ConsumerOption{bus.SharedConcurrency("provider", 2)}, nil)},
-		"transactions":                 {1, outbox.ProcessorConfig{}, transactional()},
-		"transactions, beside a limit": {1, outbox.ProcessorConfig{}, transactional(limit)},
+		"a worker":                       {1, one, plain(), own()},
+		"a worker, beside a limit":       {1, one, plain(), own(limit)},
+		"a worker, beside a rate":        {1, one, plain(), own(rate)},
+		"a worker, behind a circuit":     {1, one, plain(), open},
+		"few workers":                    {3, three, plain(), own()},
+		"few workers, behind a circuit":  {3, three, plain(), open},
+		"a limit":                        {1, outbox.ProcessorConfig{}, plain(shared), own()},
+		"a limit, behind a circuit":      {1, outbox.ProcessorConfig{}, plain(shared), open},
+		"transactions":                   {1, outbox.ProcessorConfig{}, transactional, own()},
+		"transactions, beside a limit":   {1, outbox.ProcessorConfig{}, transactional, own(limit)},
+		"transactions, behind a circuit": {1, outbox.ProcessorConfig{}, transactional, open},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -122,14 +134,18 @@ func TestABacklogLeavesPlacesToConsumersThatShareThem(t *testing.T) {
 					}
 				}
 				var all []bus.Consumer
+				circuit, since := new(outbox.Circuit), time.Now()
+				options := c.own(circuit)
 				for i := range c.backlogs {
-					made := c.consumers(fmt.Sprint("backlog-", i), run(&ran), run(&others))
+					made := c.consumers(fmt.Sprint("backlog-", i), run(&ran), run(&others), options...)
 					all = append(all[:i], made...) // the other is last, once
 				}
 				a := testapp.New(t, db, all...)
 				a.ProduceMany(messages)
 				r := a.Start(c.config)
-				testapp.Eventually(t, "the backlog runs", func() bool { return ran.Load() >= 100 })
+				testapp.Eventually(t, "the backlog runs, and an open circuit may be probed", func() bool {
+					return ran.Load() >= 100 && time.Since(since) > 1100*time.Millisecond
+				})
 				a.Produce(refund{ID: "1"})
 				before := ran.Load()
 				testapp.Eventually(t, "the other runs", func() bool { return others.Load() == 1 || ran.Load()-before > 700 })

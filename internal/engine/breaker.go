@@ -44,23 +44,26 @@ func breakerOf(consumer string, settings bus.ConsumerConfig, circuit *flow.Circu
 }
 
 // count counts the outcome of a run, unless the circuit breaker has opened since the run began. A
-// successful probe ends the opening.
-func (b *breaker) count(err error, probe bool) {
+// successful probe ends the opening. It returns false for an outcome that breakers ignore.
+func (b *breaker) count(err error, probe bool) bool {
+	outcome := bus.OutcomeOf(err).Outcome
+	done, failed := outcome == bus.Done, outcome == bus.Errored || outcome == bus.Retried
 	if _, _, open := b.Tripped(); open && !probe {
-		return
+		return done || failed
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch outcome := bus.OutcomeOf(err).Outcome; {
-	case outcome == bus.Done && probe:
+	switch {
+	case done && probe:
 		b.over = true
-	case probe:
-		b.missed = true
-	case outcome == bus.Done:
+	case done:
 		b.done++
-	case outcome == bus.Errored || outcome == bus.Retried:
+	case failed && probe:
+		b.missed = true
+	case failed:
 		b.failed, b.last = b.failed+1, errorlog.Text(err)
 	}
+	return done || failed
 }
 
 // take returns the counts to write and resets them. While nothing fails, nothing is written: then

@@ -78,6 +78,13 @@ func (bs *breakerSync) sync(ctx context.Context, all map[string]*breaker) {
 	for name, b := range all {
 		bs.apply(ctx, b, stored[name]) // one without a row is closed
 	}
+	// What an open breaker keeps from claiming returns nothing by itself until it closes.
+	if unused := bs.dispatcher.takeUnused(bs.dispatcher.heldByCircuitLocked); len(unused) > 0 {
+		_, _ = ask(ctx, bs.outage, "return to rates", statementTimeout,
+			func(ctx context.Context) (struct{}, error) {
+				return struct{}{}, returnAll(ctx, bs.store, bs.db, unused)
+			})
+	}
 }
 
 func (bs *breakerSync) closed(consumer string) {

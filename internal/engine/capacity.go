@@ -84,9 +84,16 @@ func shares(c, other *consumer) bool {
 }
 
 // crowdedOut reports whether others have most of the workers, transactions or slots that they share with
-// a consumer, none is free, and they claim ahead: they would take each as soon as it is free. It does not
-// look at the consumer's circuit.
+// a consumer, none is free, and they claim ahead: they would take each as soon as it is free.
 func (cp *capacity) crowdedOut(c *consumer, now time.Time) bool {
+	if probe, open := c.circuit.NextProbe(); open && now.Before(probe) {
+		return false
+	}
+	return cp.crowded(c, now)
+}
+
+// crowded is crowdedOut without regard to the consumer's circuit.
+func (cp *capacity) crowded(c *consumer, now time.Time) bool {
 	if c.settings.Concurrency > 0 && c.running >= c.settings.Concurrency {
 		return false
 	}
@@ -124,7 +131,7 @@ func (cp *capacity) starts(c *consumer) int {
 func (cp *capacity) waits(c *consumer, now time.Time) bool {
 	s := cp.startable(c, now)
 	has, _ := c.hasWork(now)
-	return has && (s.n > 0 || s.slots || s.until.IsZero() && cp.crowdedOut(c, now))
+	return has && (s.n > 0 || s.slots || cp.crowdedOut(c, now))
 }
 
 // nextStart returns how long until a consumer may start or claim work, or more of it, or zero if

@@ -230,11 +230,11 @@ func (pl *planner) roomsLocked(now time.Time) (parts []part) {
 // roomLocked returns how many messages of a consumer to claim.
 func (pl *planner) roomLocked(c *consumer, now time.Time) int {
 	waiting, s := c.waiting+c.reserved, pl.capacity.mayStart(c, now)
-	if _, open := c.circuit.NextProbe(); open {
-		return max(s.n-waiting, 0)
-	}
 	room := min(pl.capacity.starts(c), s.n) * c.group
+	_, open := c.circuit.NextProbe()
 	switch {
+	case open:
+		room = s.n // a probe
 	case c.limiter != nil && len(c.limiter.slots) == 0: // other processes may have all
 	case c.rate != nil: // claimed messages are to start at once, or soon
 		room += min(c.finished.lastSecond(now), c.rate.In(rateAhead))
@@ -242,10 +242,10 @@ func (pl *planner) roomLocked(c *consumer, now time.Time) int {
 		room += c.finished.lastSecond(now)
 	}
 	room -= waiting
-	fills := c.settings.BatchWait > 0 && c.waiting < c.group // its batch waits for more
+	fills := c.settings.BatchWait > 0 && c.waiting < c.group && !open // its batch waits for more
 	switch {
 	case room <= 0 && waiting == 0 && pl.capacity.crowdedOut(c, now):
-		return pl.aheadLocked(c)
+		return pl.aheadLocked(c, open)
 	case room < waiting && !fills:
 		return 0
 	}
@@ -254,12 +254,12 @@ func (pl *planner) roomLocked(c *consumer, now time.Time) int {
 
 // aheadLocked returns how many messages to claim of a consumer that is crowded out: queued, they have
 // the next place in turn.
-func (pl *planner) aheadLocked(c *consumer) int {
+func (pl *planner) aheadLocked(c *consumer, open bool) int {
 	switch {
 	case c.limiter != nil && len(c.limiter.slots) == 0: // a process with a free worker may take them meanwhile
 		pl.capacity.askForSlots()
 		return 0
-	case c.rate != nil || c.settings.KeyRate > 0: // a claim spends the rate
+	case open, c.rate != nil, c.settings.KeyRate > 0: // one probes, and a claim spends the rate
 		return 1
 	}
 	return c.group

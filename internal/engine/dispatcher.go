@@ -138,10 +138,14 @@ func (d *dispatcher) watchCircuits() (stop func()) {
 func (d *dispatcher) withoutOpenCircuits(wants []store.Want) []store.Want {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := time.Now()
 	return slices.DeleteFunc(slices.Clone(wants), func(want store.Want) bool {
-		return !d.capacity.startable(d.catalog.byName[want.Consumer], now).until.IsZero()
+		return d.heldByCircuitLocked(d.catalog.byName[want.Consumer])
 	})
+}
+
+// heldByCircuitLocked reports whether an open circuit keeps a consumer from claiming.
+func (d *dispatcher) heldByCircuitLocked(c *consumer) bool {
+	return !d.capacity.startable(c, time.Now()).until.IsZero()
 }
 
 // wake wakes the goroutines that wait for a circuit.
@@ -152,13 +156,15 @@ func (d *dispatcher) wake() {
 	d.work.Broadcast()
 }
 
-// couldProbe reports whether a consumer has a message to probe with, if its circuit allowed it.
+// couldProbe reports whether a consumer has a message to probe with, if its circuit allowed it. One that
+// is crowded out has the next place in turn.
 func (d *dispatcher) couldProbe(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c := d.catalog.byName[name]
-	has, _ := c.hasWork(time.Now())
-	return has && d.capacity.free(c) > 0
+	now := time.Now()
+	has, _ := c.hasWork(now)
+	return has && (d.capacity.free(c) > 0 || d.capacity.crowded(c, now))
 }
 
 // freed lets messages be claimed that waited for the settled ones of their keys, and messages that

@@ -164,8 +164,10 @@ func (t *task) reportToCircuit(err error, panicked bool) error {
 	if circuit == nil || !t.called || errors.Is(err, bus.ErrCancelled) {
 		return err
 	}
-	if t.consumer.breaker != nil {
-		t.consumer.breaker.count(err, t.probe)
+	if b := t.consumer.breaker; b != nil {
+		if counted := b.count(err, t.probe); t.probe && !counted {
+			return err // the recorder returns the right to probe
+		}
 	}
 	passed := circuit.Ended(err, t.probe)
 	t.probe = false

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/uptrace/bun"
+
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
 
@@ -104,27 +106,37 @@ func (r *run) endRates() (wait func()) {
 }
 
 // returnUnused returns what is left to return, in claims of nothing, since no other claim follows.
-func (r *run) returnUnused(within time.Duration) (err error) {
+func (r *run) returnUnused(within time.Duration) error {
 	ctx, cancel := context.WithTimeout(r.ctx, within)
 	defer cancel()
-	for _, request := range r.dispatcher.unusedLeft() {
-		_, failed := r.processor.store.Claims.Claim(ctx, r.processor.db, request)
+	return returnAll(ctx, r.processor.store, r.processor.db, r.dispatcher.takeUnused(func(*consumer) bool { return true }))
+}
+
+func returnAll(ctx context.Context, s *store.Store, db *bun.DB, requests []store.ClaimRequest) (err error) {
+	for _, request := range requests {
+		_, failed := s.Claims.Claim(ctx, db, request)
 		err = errors.Join(err, failed)
 	}
 	return err
 }
 
-// unusedLeft returns claims of nothing that return what no claim has returned.
-func (d *dispatcher) unusedLeft() (requests []store.ClaimRequest) {
+// takeUnused returns claims of nothing that return what no claim has returned for some consumers. It is
+// returned once, also if a claim fails, since that may have been committed.
+func (d *dispatcher) takeUnused(of func(*consumer) bool) (requests []store.ClaimRequest) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, c := range d.catalog.consumers {
+		if !of(c) {
+			continue
+		}
 		if c.unused > 0 {
 			requests = append(requests, store.ClaimRequest{Rate: c.rate, Unused: c.unused})
+			c.unused = 0
 		}
 		for _, l := range c.lanes {
 			if len(l.unused) > 0 {
 				requests = append(requests, store.ClaimRequest{Lanes: &store.Lanes{Source: l.Source, Unused: maps.Clone(l.unused)}})
+				clear(l.unused)
 			}
 		}
 	}

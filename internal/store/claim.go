@@ -16,9 +16,12 @@ func (s *ClaimStore) Claim(ctx context.Context, db *bun.DB, r dialect.ClaimReque
 	if r.Stuck = nil; len(r.Wants) > 0 || len(stuck) == 0 {
 		c, err = s.dialect.Claim(ctx, db, r)
 	}
-	for i := 0; i < len(stuck) && err == nil && c.ID == 0; i++ {
-		r.Lanes = &stuck[i]
+	for ; len(stuck) > 0 && err == nil && c.ID == 0; stuck = stuck[1:] {
+		r.Lanes = &stuck[0]
 		c, err = s.dialect.Claim(ctx, db, r)
+	}
+	if err == nil && len(stuck) > 0 { // sources that it has not looked at
+		c.Cut = true
 	}
 	return c, err
 }

@@ -178,7 +178,7 @@ type Claim struct {
 	Dropped []Position
 	// Unasked is true if the rate allowed nothing, so there was no look.
 	Unasked bool
-	// Cut is true when MaxBytes, or the rate, left messages behind.
+	// Cut is true when MaxBytes, or the rate, left messages behind, or some of Stuck was not looked at.
 	Cut bool
 	// Wait is how long the rate allows no more; zero if it is not spent.
 	Wait time.Duration
