@@ -30,12 +30,14 @@
 // error. This is why constructors of consumers may take them.
 //
 // OnStart returns the errors of the processors' Check methods. OnStop stops claiming and lets
-// running consumers finish for ProcessorConfig.DrainTimeout (10 s), or for four fifths of what is
-// left of fx's stop timeout (15 s by default, see fx.StopTimeout), whichever is shorter. The last
-// fifth is reserved for the hooks that stop later, because fx skips them when time runs out.
-// Consumers that still run are then cancelled, and their messages are released. A processor that
-// ends by itself has failed: it shuts the application down with exit code 1, and OnStop returns its
-// error.
+// running consumers finish for ProcessorConfig.DrainTimeout (10 s), and functions of projections for
+// projection.RunnerConfig.DrainTimeout (10 s), or for four fifths of what is left of fx's stop
+// timeout (15 s by default, see fx.StopTimeout), whichever is shorter. The last fifth is reserved for
+// the hooks that stop later, because fx skips them when time runs out. Consumers and functions that
+// still run are then cancelled. Their messages are released, and their events are applied again
+// later. If something still runs after half of the last fifth, OnStop returns an error that names it
+// and fx goes on with the next hook. A processor that ends by itself has failed: it shuts the
+// application down with exit code 1, and OnStop returns its error.
 //
 // # Telemetry
 //

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -51,7 +53,7 @@ type runParams struct {
 
 // run starts and stops the processors with the application.
 func run(p runParams) {
-	l := &lifecycle{params: p}
+	l := &lifecycle{params: p, running: make(map[string]bool)}
 	p.Lifecycle.Append(fx.Hook{OnStart: l.start, OnStop: l.stop})
 }
 
@@ -64,7 +66,8 @@ type lifecycle struct {
 	cancelNotifier context.CancelFunc
 	notifier       sync.WaitGroup
 	mu             sync.Mutex
-	err            error // of the processors
+	running        map[string]bool // the parts that have not ended
+	err            error           // of the processors
 }
 
 // start checks that the processors can run, and starts them. They do not use the hook's context,
@@ -151,13 +154,17 @@ func (l *lifecycle) announce(ctx context.Context) {
 // background runs a part until it is cancelled. A part that ends by itself has failed, and shuts
 // the application down.
 func (l *lifecycle) background(ctx context.Context, wg *sync.WaitGroup, name string, run func(context.Context) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running[name] = true
 	wg.Go(func() {
 		err := run(ctx)
+		l.mu.Lock()
+		delete(l.running, name)
 		if err != nil {
-			l.mu.Lock()
 			l.err = errors.Join(l.err, fmt.Errorf("fxmodule: %s: %w", name, err))
-			l.mu.Unlock()
 		}
+		l.mu.Unlock()
 		if ctx.Err() == nil {
 			// An error means that the application is already stopping.
 			_ = l.params.Shutdowner.Shutdown(fx.ExitCode(1))
@@ -165,7 +172,8 @@ func (l *lifecycle) background(ctx context.Context, wg *sync.WaitGroup, name str
 	})
 }
 
-// stop drains the processors. Shortly before the stop timeout it ends the drain.
+// stop drains the processors. When only the reserve of the stop timeout is left, it ends the drain and
+// waits for half of that.
 func (l *lifecycle) stop(ctx context.Context) error {
 	l.cancel()
 	done := make(chan struct{})
@@ -175,20 +183,31 @@ func (l *lifecycle) stop(ctx context.Context) error {
 		l.notifier.Wait()
 		close(done)
 	}()
+	var late <-chan time.Time // never without a stop timeout
 	if deadline, ok := ctx.Deadline(); ok {
 		left := time.Until(deadline)
+		reserve := left / stopReserve
 		select {
 		case <-done:
-		case <-time.After(left - left/stopReserve):
+		case <-time.After(left - reserve):
 			l.params.Messages.Close()
+			l.params.Readers.Close()
 		}
+		late = time.After(reserve / 2)
 	}
+	var err error
 	select {
 	case <-done:
+	case <-late:
+		err = context.DeadlineExceeded
 	case <-ctx.Done():
-		return fmt.Errorf("fxmodule: stop: %w", context.Cause(ctx))
+		err = context.Cause(ctx)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.err
+	if err != nil {
+		running := strings.Join(slices.Sorted(maps.Keys(l.running)), ", ")
+		err = fmt.Errorf("fxmodule: stop: still running: %s: %w", running, err)
+	}
+	return errors.Join(l.err, err)
 }

@@ -30,7 +30,7 @@ type arrival struct {
 	record  broker.Record
 	hash    string       // in hex: stored in the inbox
 	each    []recipient  // if it is for several consumers: further hashes for the inbox
-	message *bus.Message // nil if the type is unknown or the record is parked
+	message *bus.Message // nil if the type is unknown, the event is obsolete, or the record is parked
 	unknown string       // the type, if unknown, or the consumer: see consumerOf; empty if the record has no type
 	parked  error        // why it is parked
 	encoded string       // the encoded parked record, once it was needed
@@ -44,64 +44,81 @@ type recipient struct{ name, hash string }
 type reader struct {
 	receiver  *receiver
 	registry  *bus.Registry
-	abandoned *atomic.Int32 // calls of MapRecord's function that still run
+	abandoned *atomic.Int32 // calls of application functions that still run
 }
 
-// read makes a message of a record. It returns an error if MapRecord's function does not return;
-// then nothing is known of the record. For a record that only a newer process can accept the error
-// is a newerError.
+// read makes a message of a record. It returns an error if nothing is known of the record: a
+// function of the application does not return, or ctx has ended. For a record that only a newer
+// process can accept the error is a newerError.
 func (r *reader) read(ctx context.Context, record broker.Record) (arrival, error) {
-	mapped, e, err := r.mapped(ctx, record)
-	if errors.Is(err, isolate.ErrTimeout) {
+	a, err := r.understand(ctx, record)
+	_, newer := errors.AsType[*newerError](err)
+	switch {
+	case err == nil:
+		return a, nil
+	case newer, ctx.Err() != nil, errors.Is(err, isolate.ErrTimeout):
 		return arrival{}, err
 	}
-	a := r.understand(ctx, record, mapped, e, err)
-	if r.newer(a.message) {
-		return arrival{}, &newerError{eventType: e.Attributes["type"], schema: a.message.Schema}
-	}
-	return a, nil
+	return a.park(err), nil
 }
 
-// newer reports whether a payload has a schema that this process does not know, and would have to be
-// decoded: to be appended to the log, or for its key. Otherwise its message waits for a newer
-// process.
-func (r *reader) newer(m *bus.Message) bool {
-	if m == nil || m.Schema <= r.newest(m.PayloadType) {
-		return false
+// readTimeout is the timeout of an application function for one record, without isolate.AskGrace.
+const readTimeout = 5 * time.Second
+
+// errHung is returned when an application function does not return. It is immutable.
+var errHung = fmt.Errorf("a function of the application has not returned within %s: %w", readTimeout, isolate.ErrTimeout)
+
+// ask calls an application function for a record. The error is an isolate.ErrTimeout if it says
+// nothing of the record: errHung, or isolate.ErrBusy if the function is not called.
+func ask[T any](ctx context.Context, r *reader, what string, fn func(ctx context.Context) (T, error)) (T, error) {
+	answer, err := isolate.Ask(ctx, what, r.abandoned, readTimeout, func(ctx context.Context) (T, error) {
+		answer, err := fn(ctx)
+		if err != nil && ctx.Err() != nil { // the function may have given up for this reason
+			err = context.Cause(ctx)
+		}
+		return answer, err
+	})
+	if err == isolate.ErrTimeout { //nolint:errorlint // ErrBusy wraps it
+		err = fmt.Errorf("%s: %w", what, errHung)
 	}
-	keyed := *m
-	return r.receiver.appends || access.IsNewer(access.SetKey(r.registry, &keyed))
+	return answer, err
 }
 
-// understand makes a message of a record, given the result of mapped.
-func (r *reader) understand(ctx context.Context, record, mapped broker.Record, e cloudevents.Event, err error) arrival {
+// understand makes a message of a record. Except for a newerError, the error is why the record is
+// parked.
+func (r *reader) understand(ctx context.Context, record broker.Record) (arrival, error) {
 	a := arrival{record: record}
+	mapped, e, err := r.mapped(ctx, record)
 	if err != nil {
 		// A shared topic may carry invalid events of other programs, which are ignored.
 		kind := typeOf(mapped)
 		switch {
 		case errors.Is(err, errNoEvent) && mapped.Body == nil: // of a removed key: ignored whatever its type
-			return a
+			return a, nil
 		case kind != "" && r.receiver.types[kind] == "":
 			a.unknown = cloudevents.Printable(kind)
-			return a
+			return a, nil
 		}
-		return a.park(err)
+		return a, err
 	}
 	a.sent, _ = time.Parse(time.RFC3339, e.Attributes["time"]) //nolint:errcheck // it is shown only
 	payloadType, known := r.receiver.types[e.Attributes["type"]]
 	if !known {
 		a.unknown = cloudevents.Printable(e.Attributes["type"]) // no type is taken for an entry of consumerOf
-		return a
+		return a, nil
 	}
 	if payloadType == tombstone && len(e.Data) == 0 {
-		if e.Data, err = r.registry.Codec().Encode(eventlog.Tombstoned{Stream: e.Attributes["subject"]}); err != nil {
-			return a.park(err)
+		e.Data, err = ask(ctx, r, "Codec", func(context.Context) ([]byte, error) {
+			return r.registry.Codec().Encode(eventlog.Tombstoned{Stream: e.Attributes["subject"]})
+		})
+		if err != nil {
+			return a, err
 		}
 	}
 	m, err := message(payloadType, e, mapped)
 	switch {
 	case err != nil:
+		return a, err
 	case r.receiver.appends:
 		err = r.event(ctx, m)
 	default:
@@ -111,10 +128,31 @@ func (r *reader) understand(ctx context.Context, record, mapped broker.Record, e
 			err = fmt.Errorf("the record is for consumer %q, which is not registered for payload %q here", cloudevents.Short(name), payloadType)
 		}
 	}
-	if err != nil {
-		return a.park(err)
+	switch {
+	case access.Obsolete(err):
+		return a, nil
+	case err == nil && r.newer(m):
+		err = &newerError{eventType: e.Attributes["type"], schema: m.Schema}
+	case err == nil:
+		a.accept(m, e, r.receiver.replay)
 	}
-	m.Replay = r.receiver.replay
+	return a, err
+}
+
+// newer reports whether a payload has a schema that this process does not know, and would have to be
+// decoded: to be appended to the log, or for its key. Otherwise its message waits for a newer
+// process.
+func (r *reader) newer(m *bus.Message) bool {
+	if m.Schema <= r.newest(m.PayloadType) {
+		return false
+	}
+	keyed := *m
+	return r.receiver.appends || access.IsNewer(access.SetKey(r.registry, &keyed))
+}
+
+// accept makes a record's event its message.
+func (a *arrival) accept(m *bus.Message, e cloudevents.Event, replay bool) {
+	m.Replay = replay
 	hashFor := func(consumers []string) string {
 		return cloudevents.Hash("event", e.Attributes["source"], e.Attributes["id"], cloudevents.JoinNames(consumers))
 	}
@@ -124,7 +162,6 @@ func (r *reader) understand(ctx context.Context, record, mapped broker.Record, e
 			a.each = append(a.each, recipient{name, hashFor([]string{name})})
 		}
 	}
-	return a
 }
 
 // hashes are all hashes of a record for the inbox.
@@ -170,28 +207,19 @@ func (a arrival) park(reason error) arrival {
 	return a
 }
 
-// mapTimeout is the timeout of MapRecord's function for one record, without isolate.AskGrace.
-const mapTimeout = 5 * time.Second
-
-// errHung is returned when MapRecord's function does not return. It is immutable.
-var errHung = fmt.Errorf("MapRecord's function has not returned within %s: %w", mapTimeout, isolate.ErrTimeout)
-
 // mapped applies MapRecord's function to a record and reads its event.
 func (r *reader) mapped(ctx context.Context, record broker.Record) (mapped broker.Record, e cloudevents.Event, err error) {
 	if r.receiver.mapping != nil {
 		given := record // an abandoned call may still read it
-		record, err = isolate.Ask(
-			ctx, "MapRecord", r.abandoned, mapTimeout, func(context.Context) (broker.Record, error) { return r.receiver.mapping(given) },
-		)
-		switch {
-		case err == isolate.ErrTimeout: //nolint:errorlint // a call that is not made has a text
-			return broker.Record{}, cloudevents.Event{}, errHung
-		case errors.Is(err, isolate.ErrTimeout):
-			return broker.Record{}, cloudevents.Event{}, fmt.Errorf(
-				"MapRecord's function has not returned: %d calls still run: %w", r.abandoned.Load(), isolate.ErrTimeout,
-			)
-		case err != nil:
-			return broker.Record{}, cloudevents.Event{}, fmt.Errorf("MapRecord: %w", err)
+		record, err = ask(ctx, r, "MapRecord", func(context.Context) (broker.Record, error) {
+			mapped, err := r.receiver.mapping(given)
+			if err != nil {
+				err = fmt.Errorf("MapRecord: %w", err)
+			}
+			return mapped, err
+		})
+		if err != nil {
+			return broker.Record{}, cloudevents.Event{}, err
 		}
 	}
 	e, err = readEvent(record)
@@ -298,7 +326,7 @@ func (r *reader) event(ctx context.Context, m *bus.Message) error {
 		m.Schema = 1
 	}
 	if newest := r.newest(m.PayloadType); m.Schema > 0 && m.Schema < newest {
-		text, err := isolate.Ask(ctx, "Upcaster", r.abandoned, mapTimeout, func(ctx context.Context) ([]byte, error) {
+		text, err := ask(ctx, r, "Upcaster", func(ctx context.Context) ([]byte, error) {
 			return access.Events(r.registry).Upcast(ctx, m.PayloadType, m.Schema, m.Payload)
 		})
 		if err != nil {

@@ -82,7 +82,9 @@ func MapRecord(fn func(broker.Record) (broker.Record, error)) Option {
 // it to the inbox. Projections and consumers of the events process them from there. The stream is
 // the category, a hyphen and the record's key: with AppendToLog("bank"), account-1 becomes
 // bank-account-1. Events keep their id and headers. A payload with an older schema is upcast. A payload
-// without a schema is read as the newest one or, if its type has a method Upcasters, as schema 1.
+// without a schema is read as the newest one or, if its type has a method Upcasters, as schema 1. An
+// event whose upcaster returns bus.Discard is obsolete: it is acknowledged and not appended. If an
+// upcaster does not return within 5 s, the batch comes again; the second time the event is parked.
 //
 // A record of relay.NewLogForwarder for an erased stream erases the stream here; later records of
 // it are skipped. An event that has no key or cannot be appended is parked without blocking later

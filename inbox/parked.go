@@ -88,8 +88,8 @@ func (a *acceptor) retry(ctx context.Context, m *bus.Message) error {
 	return err
 }
 
-// retryUnaccepted poisons a record that is still to be parked, or discards one of an unknown type, unless
-// another instance accepts it.
+// retryUnaccepted poisons a record that is still to be parked. It discards one that is obsolete, or of a
+// type that no instance accepts.
 func (a *acceptor) retryUnaccepted(ctx context.Context, one arrival, wrap func(error) error) error {
 	err := a.worker.types.mayIgnore(ctx, one.unknown)
 	if _, newer := errors.AsType[*newerError](err); newer {
@@ -101,5 +101,5 @@ func (a *acceptor) retryUnaccepted(ctx context.Context, one arrival, wrap func(e
 	case one.parked != nil:
 		return bus.Permanent(wrap(one.parked))
 	}
-	return bus.Discard(wrap(errors.New("the type of the event is not accepted")))
+	return bus.Discard(wrap(errors.New("the type of the event is not accepted, or the event is obsolete")))
 }

@@ -84,19 +84,19 @@ type batch struct {
 	arrivals []arrival      // to be written
 	messages []*bus.Message // of those that become messages
 	unknown  []string       // types and consumers that this instance lacks
-	ignored  int            // records of unknown types
+	ignored  int            // records of unknown types, and obsolete events
 }
 
 func (a *acceptor) read(ctx context.Context, records []broker.Record) (b batch, err error) {
 	for _, record := range records {
-		if a.worker.state.mapHungOften(record) {
+		if a.worker.state.readHungOften(record) {
 			b.arrivals = append(b.arrivals, arrival{record: record}.park(errHung))
 			continue
 		}
 		r, err := a.reader.read(ctx, record)
 		if err != nil {
 			if errors.Is(err, errHung) {
-				a.worker.state.mapHung(record)
+				a.worker.state.readHung(record)
 			}
 			a.worker.state.failed(err)
 			return b, fmt.Errorf("inbox: receiver %q: %w", a.receiver.name, err)

