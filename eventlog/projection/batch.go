@@ -38,6 +38,7 @@ type batch struct {
 	tx       bun.Tx
 	sub      store.Subscription
 	messages []*bus.Message
+	end      int64                       // of the page
 	to       int64                       // the checkpoint after the batch
 	parked   []store.Event               // events of parked streams
 	isolate  isolate.Runner[application] // runs the projection's functions
@@ -114,11 +115,11 @@ func (b *batch) run(ctx context.Context, stop <-chan struct{}) (more bool, err e
 	if err != nil || b.to == sub.Position {
 		return false, err
 	}
-	if planned := b.to; len(b.messages) > 0 {
+	if b.end = b.to; len(b.messages) > 0 {
 		if err := b.apply(ctx, stop); err != nil {
 			return false, err
 		}
-		more = more || b.to < planned
+		more = more || b.to < b.end
 		if err := b.runner.store.Intact(ctx, b.tx); err != nil {
 			return false, b.judged(ctx, err)
 		}
@@ -250,7 +251,7 @@ func (b *batch) applyBatch(ctx context.Context) error {
 }
 
 // decodeAll decodes the events for Projection.Batch, up to the first that cannot be decoded: that
-// becomes the first of the next batch. It returns the position after them.
+// becomes the first of the next batch. It returns the last position that they stand for.
 func (b *batch) decodeAll(ctx context.Context) (events []eventlog.RecordedEvent, to int64, err error) {
 	for i, m := range b.messages {
 		data, err := logaccess.Decode(ctx, b.runner.log, m)
@@ -259,12 +260,12 @@ func (b *batch) decodeAll(ctx context.Context) (events []eventlog.RecordedEvent,
 		case err != nil && i > 0:
 			return events, m.Event.Position - 1, nil
 		case err != nil:
-			return nil, b.to, err
+			return nil, m.Event.Position, err
 		default:
 			events = append(events, recorded(m, data))
 		}
 	}
-	return events, b.to, nil
+	return events, b.end, nil
 }
 
 func recorded(m *bus.Message, data bus.Payload) eventlog.RecordedEvent {
@@ -317,7 +318,7 @@ func (b *batch) consume(ctx context.Context, m *bus.Message) error {
 			return b.reader.apply[m.PayloadType].fn(ctx, b.tx, event)
 		})
 	}
-	var to int64
+	to := m.Event.Position // if decoding panics
 	err := b.call(ctx, m, func() error {
 		events, end, err := b.decodeAll(ctx)
 		if to = end; err != nil || len(events) == 0 {
@@ -325,8 +326,8 @@ func (b *batch) consume(ctx context.Context, m *bus.Message) error {
 		}
 		return b.Batch(ctx, b.tx, events)
 	})
-	if err == nil {
-		b.to = to
+	if !errors.Is(err, bus.ErrAbandoned) { // otherwise it may still write to
+		b.to = to // also with an error, which a layer may replace by success
 	}
 	return err
 }
