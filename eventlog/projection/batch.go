@@ -134,7 +134,7 @@ func (b *batch) run(ctx context.Context, stop <-chan struct{}) (more bool, err e
 	case err != nil: // of the statement itself
 		return false, err
 	}
-	return more, b.parkRest(ctx, b.tx, b.parked, b.to)
+	return more, b.settle(ctx, b.tx, sub, b.messages, b.parked, b.to)
 }
 
 // read reads the events after the checkpoint. It reads the head before the page, so that the
@@ -148,7 +148,8 @@ func (b *batch) read(ctx context.Context) (more bool, err error) {
 	if b.sub.Attempts > 0 {
 		limit = 1
 	}
-	page := store.Page{After: b.sub.Position, UpTo: min(head, b.sub.Position+b.window.Load()), Limit: limit, EventFilter: b.page(b.number)}
+	page := store.Page{After: b.sub.Position, UpTo: min(head, b.sub.Position+b.window.Load()), Limit: limit, ReplayUntil: b.sub.ReplayUntil,
+		EventFilter: b.page(b.number)}
 	if page.UpTo <= page.After {
 		b.to = page.After
 		return false, nil
@@ -163,6 +164,9 @@ func (b *batch) read(ctx context.Context) (more bool, err error) {
 	} else if page.UpTo < head { // few events match the filter
 		b.window.Store(min(2*b.window.Load(), window))
 	}
+	if n := b.alike(rows); n < len(rows) {
+		rows, b.to = rows[:n], rows[n-1].Position
+	}
 	more = b.to < head
 	for _, row := range rows {
 		if row.Parked {
@@ -174,6 +178,21 @@ func (b *batch) read(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
+// alike returns how many of the events one call of the chain may stand for: replays or others, not both.
+func (b *batch) alike(rows []store.Event) int {
+	var first *store.Event
+	for i, row := range rows {
+		switch {
+		case b.Batch == nil || row.Parked:
+		case first == nil:
+			first = &rows[i]
+		case row.Replay != first.Replay:
+			return i
+		}
+	}
+	return len(rows)
+}
+
 // message makes the event's message for the chain.
 func (b *batch) message(row store.Event, behind bool) *bus.Message {
 	m := &bus.Message{
@@ -182,7 +201,7 @@ func (b *batch) message(row store.Event, behind bool) *bus.Message {
 		Event: &bus.Event{Sequence: row.Sequence, Stream: row.Stream, Version: row.Version, Position: row.Position, Schema: row.Schema},
 	}
 	switch {
-	case row.Position <= b.sub.ReplayUntil:
+	case row.Replay:
 		m.Replay, m.Event.Replay = true, true
 	case behind:
 		m.Event.Backlog = true
