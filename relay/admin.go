@@ -120,6 +120,9 @@ func (r *Runner) Rewind(ctx context.Context, name string) error {
 			if _, err := r.store.Readers.LockAll(ctx, tx, logPrefix+name, logVersion); err != nil {
 				return err
 			}
+			if err := r.store.Readers.DropParked(ctx, tx, logPrefix+name, logVersion); err != nil {
+				return err
+			}
 			return r.store.Readers.Rewind(ctx, tx, logPrefix+name, logVersion)
 		})
 	}

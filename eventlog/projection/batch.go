@@ -38,6 +38,7 @@ type batch struct {
 	tx       bun.Tx
 	sub      store.Subscription
 	messages []*bus.Message
+	end      int64                       // of the page
 	to       int64                       // the checkpoint after the batch
 	parked   []store.Event               // events of parked streams
 	isolate  isolate.Runner[application] // runs the projection's functions
@@ -114,11 +115,11 @@ func (b *batch) run(ctx context.Context, stop <-chan struct{}) (more bool, err e
 	if err != nil || b.to == sub.Position {
 		return false, err
 	}
-	if planned := b.to; len(b.messages) > 0 {
+	if b.end = b.to; len(b.messages) > 0 {
 		if err := b.apply(ctx, stop); err != nil {
 			return false, err
 		}
-		more = more || b.to < planned
+		more = more || b.to < b.end
 		if err := b.runner.store.Intact(ctx, b.tx); err != nil {
 			return false, b.judged(ctx, err)
 		}
@@ -133,7 +134,7 @@ func (b *batch) run(ctx context.Context, stop <-chan struct{}) (more bool, err e
 	case err != nil: // of the statement itself
 		return false, err
 	}
-	return more, b.parkRest(ctx, b.tx, b.parked, b.to)
+	return more, b.settle(ctx, b.tx, sub, b.messages, b.parked, b.to)
 }
 
 // read reads the events after the checkpoint. It reads the head before the page, so that the
@@ -147,7 +148,8 @@ func (b *batch) read(ctx context.Context) (more bool, err error) {
 	if b.sub.Attempts > 0 {
 		limit = 1
 	}
-	page := store.Page{After: b.sub.Position, UpTo: min(head, b.sub.Position+b.window.Load()), Limit: limit, EventFilter: b.page(b.number)}
+	page := store.Page{After: b.sub.Position, UpTo: min(head, b.sub.Position+b.window.Load()), Limit: limit, ReplayUntil: b.sub.ReplayUntil,
+		EventFilter: b.page(b.number)}
 	if page.UpTo <= page.After {
 		b.to = page.After
 		return false, nil
@@ -162,6 +164,9 @@ func (b *batch) read(ctx context.Context) (more bool, err error) {
 	} else if page.UpTo < head { // few events match the filter
 		b.window.Store(min(2*b.window.Load(), window))
 	}
+	if n := b.alike(rows); n < len(rows) {
+		rows, b.to = rows[:n], rows[n-1].Position
+	}
 	more = b.to < head
 	for _, row := range rows {
 		if row.Parked {
@@ -173,6 +178,21 @@ func (b *batch) read(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
+// alike returns how many of the events one call of the chain may stand for: replays or others, not both.
+func (b *batch) alike(rows []store.Event) int {
+	var first *store.Event
+	for i, row := range rows {
+		switch {
+		case b.Batch == nil || row.Parked:
+		case first == nil:
+			first = &rows[i]
+		case row.Replay != first.Replay:
+			return i
+		}
+	}
+	return len(rows)
+}
+
 // message makes the event's message for the chain.
 func (b *batch) message(row store.Event, behind bool) *bus.Message {
 	m := &bus.Message{
@@ -181,7 +201,7 @@ func (b *batch) message(row store.Event, behind bool) *bus.Message {
 		Event: &bus.Event{Sequence: row.Sequence, Stream: row.Stream, Version: row.Version, Position: row.Position, Schema: row.Schema},
 	}
 	switch {
-	case row.Position <= b.sub.ReplayUntil:
+	case row.Replay:
 		m.Replay, m.Event.Replay = true, true
 	case behind:
 		m.Event.Backlog = true
@@ -250,7 +270,7 @@ func (b *batch) applyBatch(ctx context.Context) error {
 }
 
 // decodeAll decodes the events for Projection.Batch, up to the first that cannot be decoded: that
-// becomes the first of the next batch. It returns the position after them.
+// becomes the first of the next batch. It returns the last position that they stand for.
 func (b *batch) decodeAll(ctx context.Context) (events []eventlog.RecordedEvent, to int64, err error) {
 	for i, m := range b.messages {
 		data, err := logaccess.Decode(ctx, b.runner.log, m)
@@ -259,12 +279,12 @@ func (b *batch) decodeAll(ctx context.Context) (events []eventlog.RecordedEvent,
 		case err != nil && i > 0:
 			return events, m.Event.Position - 1, nil
 		case err != nil:
-			return nil, b.to, err
+			return nil, m.Event.Position, err
 		default:
 			events = append(events, recorded(m, data))
 		}
 	}
-	return events, b.to, nil
+	return events, b.end, nil
 }
 
 func recorded(m *bus.Message, data bus.Payload) eventlog.RecordedEvent {
@@ -317,7 +337,7 @@ func (b *batch) consume(ctx context.Context, m *bus.Message) error {
 			return b.reader.apply[m.PayloadType].fn(ctx, b.tx, event)
 		})
 	}
-	var to int64
+	to := m.Event.Position // if decoding panics
 	err := b.call(ctx, m, func() error {
 		events, end, err := b.decodeAll(ctx)
 		if to = end; err != nil || len(events) == 0 {
@@ -325,8 +345,8 @@ func (b *batch) consume(ctx context.Context, m *bus.Message) error {
 		}
 		return b.Batch(ctx, b.tx, events)
 	})
-	if err == nil {
-		b.to = to
+	if !errors.Is(err, bus.ErrAbandoned) { // otherwise it may still write to
+		b.to = to // also with an error, which a layer may replace by success
 	}
 	return err
 }

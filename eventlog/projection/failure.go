@@ -65,7 +65,7 @@ func (s *shard) poisoned(ctx context.Context, f *failure, v bus.OutcomeError) (m
 	}
 	s.runner.config.Logger.ErrorContext(ctx, "event parked", "projection", s.Name, "version", s.Version, "shard", s.number,
 		"stream", event.Stream, "event_version", event.Version, "position", event.Position, "error", reason)
-	p := store.Parked{Name: s.Name, Version: s.Version, Position: event.Position, Stream: event.Stream, Reason: reason}
+	p := store.Parked{Name: s.Name, Version: s.Version, Position: event.Position, Stream: event.Stream, Reason: reason, Replay: event.Replay}
 	if err := s.passOver(ctx, f, &p); err != nil {
 		return false, fmt.Errorf("park an event: %w", err)
 	}
@@ -87,12 +87,29 @@ func (s *shard) passOver(ctx context.Context, f *failure, park *store.Parked) er
 				return err
 			}
 		}
-		if err := s.parkRest(ctx, tx, f.parked, position); err != nil { // the checkpoint passes them too
+		if err := s.settle(ctx, tx, sub, []*bus.Message{f.message}, f.parked, position); err != nil { // the checkpoint passes them too
 			return err
 		}
 		_, err = s.runner.store.Readers.Move(ctx, tx, sub, position)
 		return err
 	})
+}
+
+// settle parks events of already parked streams, and deletes the records of events that an earlier run or
+// version has parked, up to a position.
+func (s *shard) settle(
+	ctx context.Context, tx bun.Tx, sub store.Subscription, messages []*bus.Message, parked []store.Event, upTo int64,
+) error {
+	var again []int64
+	for _, m := range messages {
+		if e := m.Event; e.Position <= min(sub.ReplayUntil, upTo) && !e.Replay {
+			again = append(again, e.Position)
+		}
+	}
+	if err := s.runner.store.Readers.Applied(ctx, tx, s.Name, s.Version, again); err != nil {
+		return err
+	}
+	return s.parkRest(ctx, tx, parked, upTo)
 }
 
 // parkRest parks events of already parked streams, up to a position.
@@ -101,7 +118,8 @@ func (s *shard) parkRest(ctx context.Context, tx bun.Tx, rows []store.Event, upT
 		if row.Position > upTo {
 			break
 		}
-		p := store.Parked{Name: s.Name, Version: s.Version, Position: row.Position, Stream: row.Stream, Reason: "its stream is parked"}
+		p := store.Parked{Name: s.Name, Version: s.Version, Position: row.Position, Stream: row.Stream, Replay: row.Replay,
+			Reason: "its stream is parked"}
 		if err := s.runner.store.Readers.Park(ctx, tx, p); err != nil {
 			return err
 		}

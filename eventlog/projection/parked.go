@@ -103,13 +103,15 @@ func (r *Runner) retry(ctx context.Context, reader *reader, position int64) (our
 		if _, err := r.store.Readers.LockAll(ctx, tx, reader.Name, reader.Version); err != nil {
 			return err
 		}
-		if ours, err = r.store.Readers.Unpark(ctx, tx, reader.Name, reader.Version, position); err != nil || !ours {
+		replay, found, err := r.store.Readers.Unpark(ctx, tx, reader.Name, reader.Version, position)
+		if ours = found; err != nil || !found {
 			return err
 		}
 		rows, err := r.store.EventLog.ReadEvents(ctx, tx, store.Page{After: position - 1, UpTo: position, Limit: 1})
 		if err != nil || len(rows) == 0 { // the event was erased
 			return err
 		}
+		rows[0].Replay = replay // as when it was parked
 		b := &batch{shard: reader.shards[0], tx: tx}
 		if b.sub.Session, err = r.store.Readers.Session(ctx, tx, b.Timeout+abandonGrace+statementTimeout); err != nil {
 			return err

@@ -39,12 +39,13 @@ type Projection struct {
 	Name string
 	// Version must be raised when the result of applying events, or the set of events, changes. A
 	// new version starts from the beginning beside the old one, in its own tables; see
-	// [Runner.Promote]. Defaults to 1.
+	// [Runner.Promote]. Events up to the old version's checkpoint are replays, except those that no
+	// version has applied because they are parked. Defaults to 1.
 	Version int
 	// On has a handler for each event type. Other events are not read.
 	On []Handler
-	// Batch replaces On: it gets many events at once, of the types listed in Types. After a failure
-	// it gets fewer, down to one.
+	// Batch replaces On: it gets many events at once, of the types listed in Types. All of them are
+	// replays, or none. After a failure it gets fewer, down to one.
 	Batch func(ctx context.Context, tx bun.Tx, events []eventlog.RecordedEvent) error
 	// Types are the names of events for Batch. Defaults to none.
 	Types []string
@@ -56,7 +57,9 @@ type Projection struct {
 	// abandoned 5 s later; its transaction is ended, and the error is bus.ErrAbandoned.
 	Reset func(ctx context.Context, tx bun.Tx) error
 	// Shards is the number of parts that are applied concurrently, up to 64; the order is kept
-	// within each stream. Defaults to 1, which keeps the order of the whole log.
+	// within each stream. If a new version changes it, a shard's replays end at the lowest checkpoint
+	// of the old shards that share streams with it. Defaults to 1, which keeps the order of the whole
+	// log.
 	Shards int
 	// BatchSize is the maximum number of events applied in one transaction. Defaults to 500.
 	BatchSize int
@@ -241,12 +244,11 @@ func (r *reader) same(stored string, types *eventlog.Types) bool {
 
 // page is the filter of a shard.
 func (r *reader) page(shard int) store.EventFilter {
-	f := store.EventFilter{Types: r.stored, Categories: r.Categories}
-	if r.Shards > 1 {
-		f.SlotFrom, f.SlotTo = shard*store.Slots/r.Shards, (shard+1)*store.Slots/r.Shards
+	f := store.EventFilter{
+		Types: r.stored, Categories: r.Categories, Reader: r.Name, Version: r.Version, ParkStreams: r.OnError == ParkStream,
 	}
-	if r.OnError == ParkStream {
-		f.Parked, f.Version = r.Name, r.Version
+	if r.Shards > 1 {
+		f.SlotFrom, f.SlotTo = store.SlotsOf(shard, r.Shards)
 	}
 	return f
 }

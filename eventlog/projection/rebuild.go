@@ -18,9 +18,10 @@ import (
 // Rebuild restarts the newest version of a projection in place. In one transaction, Reset empties
 // its tables and its checkpoint goes back to the start. Rebuild waits for batches in progress, but
 // not until the events are applied again: [Runner.Run], here or in another process, does that.
-// Events applied before are replays. Parked events are retried. Without Reset it returns an error.
-// For an unknown name the error is [ErrUnknown]. Readers see the tables while they fill: to avoid
-// this, raise the Version and [Runner.Promote] it.
+// Events up to the old checkpoint are replays, except parked ones: these are retried, and are not
+// replays until they have been applied. Without Reset it returns an error. For an unknown name the
+// error is [ErrUnknown]. Readers see the tables while they fill: to avoid this, raise the Version
+// and [Runner.Promote] it.
 func (r *Runner) Rebuild(ctx context.Context, name string) error {
 	reader := r.byName[name]
 	if reader == nil {

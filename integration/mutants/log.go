@@ -33,6 +33,8 @@ func logMutants() []mutant {
 			inLog("TestTheCheckpointMovesWithTheWrites"), `want each of 20 once|want the fold of the log`},
 		{"projection: a ROLLBACK in SQL is not noticed", in("ReaderStore.Move", never(`before != ""`)),
 			inLog("TestAProjectionThatBreaksItsTransactionIsCounted/rolls_back_in_SQL/postgres"), `no rows in result set`},
+		{"projection: a parked event is a replay", in("EventStore.ReadEvents", text("AND NOT k.replay", "AND 1 = 0")),
+			inLog("TestAParkedEventIsNoReplayOfARebuild"), `rebuilt: got mails`},
 		{"projection: a timeout is never its own fault", in("projection.innocent",
 			replace("dberr.IsConnectionDoubtful(err) && dberr.ClassOf(err) != dberr.Timeout",
 				"(dberr.IsUnavailable(err) || dberr.ClassOf(err) == dberr.Timeout)")), inLog("TestAFailingStatementOfAProjectionIsParked"),

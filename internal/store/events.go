@@ -125,15 +125,18 @@ func (s *EventStore) ReadStream(ctx context.Context, db bun.IDB, stream string, 
 type EventFilter struct {
 	Types, Categories []string
 	SlotFrom, SlotTo  int // from and up to, when SlotTo is not 0
-	// Parked is the version and projection for which Event.Parked is filled in.
-	Parked  string
-	Version int
+	// Reader and Version are the projection for which Event.Replay and, with ParkStreams, Event.Parked are
+	// filled in.
+	Reader      string
+	Version     int
+	ParkStreams bool
 }
 
 // Page asks for numbered events after one place and up to another.
 type Page struct {
 	After, UpTo int64
 	Limit       int
+	ReplayUntil int64 // of the reader's shard
 	// BySequence reads by sequence numbers, numbered or not. The caller makes sure that no event is
 	// still uncommitted.
 	BySequence bool
@@ -144,9 +147,13 @@ type Page struct {
 func (s *EventStore) ReadEvents(ctx context.Context, db bun.IDB, p Page) ([]dialect.Event, error) {
 	var t terms
 	columns := eventColumns
-	if p.Parked != "" {
-		columns += `, EXISTS (SELECT 1 FROM {parked} k WHERE k.name = ? AND k.version = ? AND k.stream = e.stream) AS parked`
-		t.args = []any{p.Parked, p.Version}
+	if p.ParkStreams {
+		columns += `, EXISTS (SELECT 1 FROM {parked} k WHERE k.name = ? AND k.version = ? AND k.stream = e.stream AND k.parked_at IS NOT NULL) AS parked`
+		t.args = append(t.args, p.Reader, p.Version)
+	}
+	if p.After < p.ReplayUntil {
+		columns += `, (e.{place} <= ? AND NOT EXISTS (SELECT 1 FROM {parked} k WHERE k.name = ? AND k.version = ? AND k.position = e.{place} AND NOT k.replay)) AS replay`
+		t.args = append(t.args, p.ReplayUntil, p.Reader, p.Version)
 	}
 	by := `e.{place}`
 	if p.BySequence {
@@ -201,3 +208,8 @@ WHERE message_id IN (SELECT event_id FROM {events} WHERE stream = ? AND version 
 // Slots is the number of slots over which streams are spread. A shard of a
 // projection has a range of them.
 const Slots = 64
+
+// SlotsOf returns the slots of a shard: from from, up to but not including to.
+func SlotsOf(shard, shards int) (from, to int) {
+	return shard * Slots / shards, (shard + 1) * Slots / shards
+}

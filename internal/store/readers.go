@@ -10,8 +10,6 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/asyncmonolith/asyncmonolith-go/internal/dberr"
-	"github.com/asyncmonolith/asyncmonolith-go/internal/errorlog"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store/dialect"
 )
 
@@ -23,7 +21,7 @@ type Subscription struct {
 	Shards      int    `bun:"shards"`
 	Filter      string `bun:"filter"` // what the reader selects: a hash, or a relay's types as JSON
 	Position    int64  `bun:"position"`
-	ReplayUntil int64  `bun:"replay_until"` // up to here everything was applied before
+	ReplayUntil int64  `bun:"replay_until"` // up to here an earlier run or version has passed everything
 	Status      string `bun:"status"`
 	Attempts    int    `bun:"attempts"` // failed, at the event after Position
 	LastError   string `bun:"last_error"`
@@ -72,23 +70,45 @@ func (s *ReaderStore) Subscribe(ctx context.Context, tx bun.Tx, sub Subscription
 		return err
 	}
 	old, err := s.List(ctx, tx, sub.Name)
-	if err != nil {
+	if err != nil || slices.ContainsFunc(old, func(row Subscription) bool { return row.Version == sub.Version }) {
 		return err
 	}
-	for _, row := range old {
-		if row.Version == sub.Version {
-			return nil
-		}
-		sub.ReplayUntil = max(sub.ReplayUntil, row.Position)
-	}
 	for shard := range sub.Shards {
-		err := s.names.Exec(ctx, tx, enterSubscription, sub.Name, sub.Version, shard, sub.Shards, sub.Filter, sub.Position,
-			sub.ReplayUntil, Running)
+		from, to := SlotsOf(shard, sub.Shards)
+		until := max(sub.ReplayUntil, passed(old, from, to))
+		err := s.names.Exec(ctx, tx, enterSubscription, sub.Name, sub.Version, shard, sub.Shards, sub.Filter, sub.Position, until, Running)
 		if err != nil {
 			return fmt.Errorf("enter subscription: %w", err)
 		}
+		if len(old) == 0 {
+			continue
+		}
+		err = s.names.Exec(ctx, tx, inheritParked, sub.Version, sub.Name, sub.Version, until, from, to, sub.Version, Slots, Slots)
+		if err != nil {
+			return fmt.Errorf("inherit parked events: %w", err)
+		}
 	}
 	return nil
+}
+
+// passed returns the last position up to which one version has passed all events of a range of slots. A
+// version that starts again has passed them before.
+func passed(old []Subscription, from, to int) (last int64) {
+	least := map[int]int64{} // by version
+	for _, row := range old {
+		if first, end := SlotsOf(row.Shard, row.Shards); first >= to || end <= from {
+			continue
+		}
+		position := max(row.Position, row.ReplayUntil)
+		if least, ok := least[row.Version]; ok {
+			position = min(position, least)
+		}
+		least[row.Version] = position
+	}
+	for _, position := range least {
+		last = max(last, position)
+	}
+	return last
 }
 
 const enterSubscription = `INSERT INTO {subscriptions} (name, version, shard, shards, filter, position, replay_until, status, next_at, moved_at)
@@ -213,12 +233,16 @@ func (s *ReaderStore) LockAll(ctx context.Context, tx bun.Tx, name string, versi
 	return slices.DeleteFunc(all, func(row Subscription) bool { return version != 0 && row.Version != version }), err
 }
 
-// Rewind starts one version of a reader again. Events that a shard has applied before are replays.
+// Rewind starts one version of a reader again. Events that a shard has passed before are replays, except
+// those that were parked instead of applied.
 func (s *ReaderStore) Rewind(ctx context.Context, tx bun.Tx, name string, version int) error {
 	err := s.names.Exec(ctx, tx, `UPDATE {subscriptions} SET replay_until = CASE WHEN position > replay_until THEN position ELSE replay_until END,
 position = 0, mark = ?, status = ?, attempts = 0, last_error = NULL, next_at = {now}, moved_at = {now} WHERE name = ? AND version = ?`, Rewound, Running, name, version)
 	if err == nil {
-		err = s.names.Exec(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ?`, name, version)
+		err = s.names.Exec(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ? AND replay`, name, version)
+	}
+	if err == nil {
+		err = s.names.Exec(ctx, tx, `UPDATE {parked} SET parked_at = NULL WHERE name = ? AND version = ?`, name, version)
 	}
 	return err
 }
@@ -242,44 +266,4 @@ ON CONFLICT (name) DO UPDATE SET active_version = EXCLUDED.active_version`, name
 // Active returns the active version of a reader, or false if there never was one.
 func (s *ReaderStore) Active(ctx context.Context, db bun.IDB, name string) (int, bool, error) {
 	return first[int](ctx, s.tables, db, `SELECT active_version FROM {projections} WHERE name = ?`, name)
-}
-
-// Parked is an event that a reader has parked.
-type Parked struct {
-	Name     string         `bun:"name"`
-	Version  int            `bun:"version"`
-	Position int64          `bun:"position"`
-	Stream   string         `bun:"stream"`
-	Reason   string         `bun:"reason"`
-	ParkedAt dialect.Moment `bun:"parked_at"`
-}
-
-// Park parks an event.
-func (s *ReaderStore) Park(ctx context.Context, tx bun.Tx, p Parked) error {
-	err := s.names.Exec(ctx, tx, `INSERT INTO {parked} (name, version, position, stream, reason, parked_at) VALUES (?, ?, ?, ?, ?, {now})
-ON CONFLICT (name, version, position) DO NOTHING`, p.Name, p.Version, p.Position, p.Stream, errorlog.Clean(p.Reason, errorlog.MaxBytes))
-	return dberr.Wrap(err, "park")
-}
-
-// Parked returns events that one version of a reader has parked, in order, behind a position.
-func (s *ReaderStore) Parked(ctx context.Context, db bun.IDB, name string, version int, after int64, limit int) ([]Parked, error) {
-	return read[[]Parked](ctx, s.tables, db, `SELECT name, version, position, stream, reason, parked_at FROM {parked}
-WHERE name = ? AND version = ? AND position > ? ORDER BY position LIMIT ?`, name, version, after, limit)
-}
-
-// ParkedPositions returns the positions of such events, in order.
-func (s *ReaderStore) ParkedPositions(ctx context.Context, db bun.IDB, name string, version, limit int) ([]int64, error) {
-	return read[[]int64](ctx, s.tables, db, `SELECT position FROM {parked} WHERE name = ? AND version = ? ORDER BY position LIMIT ?`,
-		name, version, limit)
-}
-
-// CountParked counts these events, up to a limit.
-func (s *ReaderStore) CountParked(ctx context.Context, db bun.IDB, name string, version, limit int) (int, error) {
-	return read[int](ctx, s.tables, db,
-		`SELECT count(*) AS n FROM (SELECT 1 FROM {parked} WHERE name = ? AND version = ? LIMIT ?) p`, name, version, limit)
-}
-
-// Unpark deletes the record of a parked event, and reports whether there was one.
-func (s *ReaderStore) Unpark(ctx context.Context, tx bun.Tx, name string, version int, position int64) (bool, error) {
-	return s.names.ChangedOne(ctx, tx, `DELETE FROM {parked} WHERE name = ? AND version = ? AND position = ?`, name, version, position)
 }

@@ -189,7 +189,7 @@ func pageFilter(k *kit) {
 		}
 		equal(k, c.name, got, c.want)
 	}
-	all.Parked, all.Version = "p", 2
+	all.Reader, all.Version, all.ParkStreams = "p", 2, true
 	rows, err := k.store.EventLog.ReadEvents(k.ctx, k.db, all)
 	k.must("with what is parked", err)
 	var parked []int64

@@ -21,6 +21,8 @@ func subscriptionCases() []testCase {
 		{"a shard that fails waits, halts, and resumes", failShard},
 		{"a reader is rewound, and older versions retire", rewindReader},
 		{"events are parked and unparked", parkEvents},
+		{"a parked event is no replay until it was applied", replayEvents},
+		{"a new version inherits what no other has applied", inheritEvents},
 	}
 }
 
@@ -89,10 +91,17 @@ func subscribeVersion(k *kit) {
 		_, err := k.store.Readers.Move(ctx, tx, sub, 7)
 		return err
 	})
-	second := reader(1)
-	second.Version = 2
-	k.subscribe(second)
-	equal(k, "shards", k.shards()[2], "v2 0/1 at 0, replay 7, running, 0 failed")
+	for version, shards := range map[int]int{2: 1, 3: 2, 4: 3, 5: 1} {
+		next := reader(shards)
+		next.Version = version
+		k.subscribe(next)
+	}
+	equal(k, "shards", k.shards()[2:], []string{
+		"v2 0/1 at 0, replay 0, running, 0 failed",
+		"v3 0/2 at 0, replay 0, running, 0 failed", "v3 1/2 at 0, replay 7, running, 0 failed",
+		"v4 0/3 at 0, replay 0, running, 0 failed", "v4 1/3 at 0, replay 0, running, 0 failed", "v4 2/3 at 0, replay 7, running, 0 failed",
+		"v5 0/1 at 0, replay 0, running, 0 failed",
+	})
 }
 
 func moveShard(k *kit) {
@@ -231,7 +240,7 @@ func parkEvents(k *kit) {
 	equal(k, "count, up to one", n, 1)
 	for _, want := range []bool{true, false} {
 		k.must("unpark", k.inTx(func(ctx context.Context, tx bun.Tx) error {
-			was, err := k.store.Readers.Unpark(ctx, tx, "p", 1, 4)
+			_, was, err := k.store.Readers.Unpark(ctx, tx, "p", 1, 4)
 			equal(k, "was parked", was, want)
 			return err
 		}))

@@ -222,14 +222,16 @@ CREATE TABLE {projections} (
   active_version INTEGER NOT NULL
 );
 
--- Events that a projection has put aside.
+-- Events that a projection has put aside. parked_at is NULL for an event that an earlier run or version has put
+-- aside and this one has not reached. replay: an earlier run or version has applied the event.
 CREATE TABLE {parked} (
   name      TEXT NOT NULL,
   version   INTEGER NOT NULL,
   position  INTEGER NOT NULL,
   stream    TEXT NOT NULL,
   reason    TEXT NOT NULL,
-  parked_at INTEGER NOT NULL,
+  replay    INTEGER NOT NULL DEFAULT 0,
+  parked_at INTEGER,
   PRIMARY KEY (name, version, position)
 );
 

@@ -327,14 +327,16 @@ CREATE TABLE "app_event_projections" (
   active_version int NOT NULL
 );
 
--- Events that a projection has put aside.
+-- Events that a projection has put aside. parked_at is NULL for an event that an earlier run or version has put
+-- aside and this one has not reached. replay: an earlier run or version has applied the event.
 CREATE TABLE "app_event_parked" (
   name      text NOT NULL,
   version   int NOT NULL,
   position  bigint NOT NULL,
   stream    text NOT NULL,
   reason    text NOT NULL,
-  parked_at timestamptz NOT NULL,
+  replay    boolean NOT NULL DEFAULT false,
+  parked_at timestamptz,
   PRIMARY KEY (name, version, position)
 );
 
