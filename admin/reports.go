@@ -25,6 +25,9 @@ type Process struct {
 	PID     int    `json:"pid"`
 	Program string `json:"program"`
 	Version string `json:"version,omitempty"` // see bus.RegistryConfig.AppVersion
+	// Instance is a random id of the operating system's process, which its Runs share. Host and PID do
+	// not identify it: containers may have the same. It is empty for programs of older versions.
+	Instance string `json:"instance,omitempty"`
 
 	Status    ProcessStatus `json:"status"`
 	StartedAt time.Time     `json:"started_at,omitzero"`
@@ -88,7 +91,7 @@ func newProcess(row store.Process) Process {
 	for _, c := range m.Consumers {
 		p.Consumers = append(p.Consumers, ProcessConsumer(c))
 	}
-	p.Running, p.Queued, p.Limit, p.Stuck, p.OpenCircuits = s.Running, s.Queued, s.Limit, s.Stuck, s.Open()
+	p.Instance, p.Running, p.Queued, p.Limit, p.Stuck, p.OpenCircuits = s.Instance, s.Running, s.Queued, s.Limit, s.Stuck, s.Open()
 	switch {
 	case !p.StoppedAt.IsZero():
 		p.Status = ProcessStopped
