@@ -34,9 +34,9 @@ func Programs(processes []admin.Process, status admin.ProcessStatus) (all [][]ad
 }
 
 // same reports whether two processes run in one process of the operating system. Programs of older
-// versions report only their host and PID.
+// versions report no instance.
 func same(a, b admin.Process) bool {
-	return a.Instance == b.Instance && (a.Instance != "" || a.Host == b.Host && a.PID == b.PID)
+	return a.Instance == b.Instance && a.Host == b.Host && a.PID == b.PID
 }
 
 // Program is what runs in one process of the operating system: a processor, a scheduler, and so on.
