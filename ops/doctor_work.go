@@ -258,7 +258,7 @@ func stillness(row store.Operation, fleet []admin.Process) (text, remedy string)
 		return fmt.Sprintf("Started %s ago, with no known outcome: its process may have died.", since), fmt.Sprintf(
 			"Check the messages, repeat the change where needed, and close the operation. "+
 				"On the command line: asyncmonolith operations stop %d.", row.ID)
-	case awaits(row, noRunnerLate) && !overview.HasRunner(fleet, projection):
+	case awaits(row, noRunnerLate) && !overview.HasRunner(fleet, row.ID, projection):
 		if projection != "" {
 			return fmt.Sprintf("Due for %s, but no live process runs operations and projection %q.", late(), projection),
 				"Start a process that runs both."

@@ -75,10 +75,12 @@ func All(processes []admin.Process) (all []Program) {
 	return all
 }
 
-// HasRunner reports whether a live program runs an ops.Runner and, unless its name is empty, a
-// projection.
-func HasRunner(processes []admin.Process, projection string) bool {
-	runs := func(p admin.Process) bool { return p.Kind == RunnerKind }
+// HasRunner reports whether a live program runs an ops.Runner for an operation and, unless its name is
+// empty, a projection. The operation is 0 for a new one.
+func HasRunner(processes []admin.Process, operation int64, projection string) bool {
+	runs := func(p admin.Process) bool {
+		return p.Kind == RunnerKind && (p.Operation == 0 || p.Operation == operation)
+	}
 	applies := func(p admin.Process) bool {
 		return slices.ContainsFunc(p.Projections, func(name string) bool { return path.Dir(name) == projection })
 	}
