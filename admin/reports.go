@@ -25,6 +25,9 @@ type Process struct {
 	PID     int    `json:"pid"`
 	Program string `json:"program"`
 	Version string `json:"version,omitempty"` // see bus.RegistryConfig.AppVersion
+	// Instance is a random id of the operating system's process, which its Runs share. Host and PID do
+	// not identify it: containers may have the same. It is empty for programs of older versions.
+	Instance string `json:"instance,omitempty"`
 
 	Status    ProcessStatus `json:"status"`
 	StartedAt time.Time     `json:"started_at,omitzero"`
@@ -36,6 +39,7 @@ type Process struct {
 	Projections []string          `json:"projections,omitempty"` // names with versions
 	Relays      []string          `json:"relays,omitempty"`      // names
 	Connections int               `json:"connections,omitempty"` // maximum connections of its pool; 0 if not known
+	Operation   int64             `json:"operation,omitempty"`   // the only operation that it runs; 0: any
 
 	Running int      `json:"running"`         // consumers running at its last report
 	Queued  int      `json:"queued"`          // claimed messages waiting for a worker
@@ -88,6 +92,7 @@ func newProcess(row store.Process) Process {
 	for _, c := range m.Consumers {
 		p.Consumers = append(p.Consumers, ProcessConsumer(c))
 	}
+	p.Instance, p.Operation = s.Instance, s.Operation
 	p.Running, p.Queued, p.Limit, p.Stuck, p.OpenCircuits = s.Running, s.Queued, s.Limit, s.Stuck, s.Open()
 	switch {
 	case !p.StoppedAt.IsZero():

@@ -33,7 +33,7 @@ func (p *operationPage) load(r *request) (err error) {
 	p.At, p.Mine, p.Back = time.Now(), operator.CreatedBy(p.Operation, r.who), p.aboutLink()
 	p.Expired = p.State == ops.Planned && time.Since(p.CreatedAt) > planTime
 	if p.Orphan() { // until a runner is found
-		if p.Runner, err = r.session.HasRunner(r.Context(), p.Target.Projection); err != nil {
+		if p.Runner, err = r.session.HasRunner(r.Context(), p.ID, p.Target.Projection); err != nil {
 			return err
 		}
 	}

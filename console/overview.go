@@ -16,7 +16,7 @@ type overviewPage struct {
 	Name      string // what the names of the consumers shown contain
 	All       int    // consumers, shown or not
 	Consumers []consumerRow
-	Alive     alive
+	Alive     int // programs
 	Fails     []failure
 	Troubles  []finding
 	Open      []operation
@@ -28,7 +28,8 @@ func (p *overviewPage) load(r *request) (err error) {
 	if p.Overview, err = r.overview(); err != nil {
 		return err
 	}
-	p.Alive, p.All = aliveOf(p.Processes), len(p.Queues)
+	p.Alive, _ = p.Programs()
+	p.All = len(p.Queues)
 	for _, f := range p.Attention {
 		p.Troubles = append(p.Troubles, finding{f})
 	}

@@ -11,7 +11,7 @@ import (
 
 // processesPage is which processes work or were lost, what they hold, and which versions take what.
 type processesPage struct {
-	Alive      alive
+	Alive      int                // programs
 	Programs   []operator.Program // lost and alive
 	Stopped    []operator.Program // within a day, in order
 	Claims     []claim            // the oldest
@@ -50,12 +50,15 @@ func (p *processesPage) load(r *request) error {
 }
 
 func (p *processesPage) set(fleet []admin.Process, claims []admin.Claim) {
-	p.Alive, p.MoreClaims = aliveOf(fleet), max(0, len(claims)-claimsShown)
+	p.MoreClaims = max(0, len(claims)-claimsShown)
 	for _, program := range operator.Programs(fleet) {
 		if program.Status == admin.ProcessStopped {
 			p.Stopped = append(p.Stopped, program)
-		} else {
-			p.Programs = append(p.Programs, program)
+			continue
+		}
+		p.Programs = append(p.Programs, program)
+		if program.Status == admin.ProcessAlive {
+			p.Alive++
 		}
 	}
 	for _, c := range claims[:min(len(claims), claimsShown)] {
@@ -90,29 +93,6 @@ func takersOf(fleet []admin.Process, name string) (takers []taker) {
 		}
 	}
 	return takers
-}
-
-// alive counts live programs. A program has several parts, such as a processor and a scheduler.
-type alive struct{ Programs int }
-
-func aliveOf(fleet []admin.Process) (a alive) {
-	type program struct {
-		host string
-		pid  int
-	}
-	known := map[program]bool{}
-	for _, p := range fleet {
-		if p.Status == admin.ProcessAlive {
-			known[program{p.Host, p.PID}] = true
-		}
-	}
-	a.Programs = len(known)
-	return a
-}
-
-// String is what pages say.
-func (a alive) String() string {
-	return plural(a.Programs, "program") + " alive"
 }
 
 // matrix counts live processes by consumer and version.

@@ -233,9 +233,11 @@ func TestAlive(t *testing.T) {
 		run("a", 1, admin.ProcessAlive), run("a", 1, admin.ProcessAlive), run("b", 1, admin.ProcessAlive), run("b", 1, admin.ProcessAlive),
 		run("b", 2, admin.ProcessLost), run("c", 1, admin.ProcessStopped),
 	}
-	for n, want := range map[int]string{0: "0 programs alive", 1: "1 program alive", 2: "1 program alive", 6: "2 programs alive"} {
-		if got := aliveOf(fleet[:n]).String(); got != want {
-			t.Errorf("of %d: got %q, want %q", n, got, want)
+	for n, want := range map[int]int{0: 0, 1: 1, 2: 1, 6: 2} {
+		var p processesPage
+		p.set(fleet[:n], nil)
+		if p.Alive != want {
+			t.Errorf("of %d: got %d, want %d", n, p.Alive, want)
 		}
 	}
 }

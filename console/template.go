@@ -267,6 +267,9 @@ func takes(p admin.Process) string {
 	for _, c := range p.Consumers {
 		names = append(names, c.Name)
 	}
+	if p.Operation != 0 {
+		names = append(names, fmt.Sprint("only operation ", p.Operation))
+	}
 	if more := len(names) - few; more > 0 {
 		return strings.Join(names[:few], ", ") + fmt.Sprintf(" and %d more", more)
 	}

@@ -18,11 +18,12 @@ type causes struct {
 	now       time.Time
 	queues    []admin.Queue
 	failures  []admin.FailureGroup // the most recent first
+	poisoners []admin.FailureGroup // of the last poisoned message of each consumer
 	unhandled []admin.Unhandled
 }
 
 func causesOf(o summary) causes {
-	return causes{now: o.At, queues: o.Queues, failures: o.Failures, unhandled: o.Unhandled}
+	return causes{now: o.At, queues: o.Queues, failures: o.Failures, poisoners: o.Poisoners, unhandled: o.Unhandled}
 }
 
 const causeText = 120 // bytes of an error text in a finding
@@ -39,13 +40,13 @@ func quoted(text string) string {
 	return `"` + line + `"`
 }
 
-// failed returns the last failure of a consumer: `"provider answered 502" (41 runs, since v1.1.0)`.
-func (c causes) failed(consumer string) string {
-	i := slices.IndexFunc(c.failures, func(f admin.FailureGroup) bool { return f.Consumer == consumer })
+// failed returns the first failure of a consumer: `"provider answered 502" (41 failed runs, since v1.1.0)`.
+func failed(all []admin.FailureGroup, consumer string) string {
+	i := slices.IndexFunc(all, func(f admin.FailureGroup) bool { return f.Consumer == consumer })
 	if i < 0 {
 		return ""
 	}
-	f := c.failures[i]
+	f := all[i]
 	about := overview.Plural(f.Runs, "failed run", "failed runs")
 	if f.FirstVersion != "" {
 		about += ", since " + f.FirstVersion
@@ -73,7 +74,7 @@ func (c causes) poisoned() (found []Finding) {
 		if q.OldestPoisoned > 0 {
 			text += ", the oldest for " + roughly(q.OldestPoisoned)
 		}
-		found = append(found, critical(q.Consumer, sentence(text, c.failed(q.Consumer)), fmt.Sprintf(
+		found = append(found, critical(q.Consumer, sentence(text, failed(c.poisoners, q.Consumer)), fmt.Sprintf(
 			"Fix the cause, then requeue or discard them. See the errors: asyncmonolith poisoned groups --consumer %[1]s "+
 				"--show-payloads. Requeue them: asyncmonolith requeue --consumer %[1]s.", word(q.Consumer))))
 	}
@@ -127,8 +128,8 @@ func (c causes) circuit(q admin.Queue, stop admin.Explanation) string {
 		what += ", " + stop.Text
 	}
 	why := quoted(stop.CircuitError)
-	if failed := c.failed(q.Consumer); strings.HasPrefix(failed, `"`) && (why == "" || q.Breaker != nil) {
-		why = failed // with the number of runs and the release
+	if last := failed(c.failures, q.Consumer); strings.HasPrefix(last, `"`) && (why == "" || q.Breaker != nil) {
+		why = last // with the number of runs and the release
 	}
 	text := sentence(what, why)
 	if !stop.Until.IsZero() {

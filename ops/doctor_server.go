@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/admin"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/overview"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
@@ -86,10 +86,9 @@ func (d *doctor) checkPool(ctx context.Context, db bun.IDB) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	host, _ := os.Hostname()
 	need, runs := 0, 0
 	for _, p := range fleet {
-		if p.Status == admin.ProcessAlive && p.Host == host && p.PID == os.Getpid() {
+		if p.Status == admin.ProcessAlive && p.Instance == heartbeat.Instance {
 			runs++
 			need += max(p.Connections, 1)
 		}

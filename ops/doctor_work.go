@@ -58,11 +58,14 @@ func (d *doctor) checkUnhandled(ctx context.Context, db bun.IDB) (found []Findin
 func (d *doctor) readQueues(ctx context.Context) {
 	s := d.service
 	d.failed = s.seeQueues(ctx, s.config.DB, &d.seen, summary{})
-	var err error
-	d.seen.Failures, err = lookIn(ctx, s, s.config.DB, lookTime, func(ctx context.Context, db bun.IDB) ([]admin.FailureGroup, error) {
-		return s.admin.Failures(ctx, db, "", failuresShown)
+	seen, err := lookIn(ctx, s, s.config.DB, lookTime, func(ctx context.Context, db bun.IDB) (summary, error) {
+		now := d.seen
+		err := s.readFailures(ctx, db, &now)
+		return now, err
 	})
-	if err != nil { // only the texts of errors are missing
+	if err == nil {
+		d.seen = seen
+	} else { // only the texts of errors are missing
 		d.seen.Miss(time.Time{}, err, "failures")
 	}
 	d.seen.Queues = overview.WithLastErrors(d.seen.Queues, d.seen.Failures)
@@ -72,10 +75,9 @@ func (d *doctor) readQueues(ctx context.Context) {
 func (d *doctor) causes(ctx context.Context) causes {
 	shown := func(consumer, text string) string { return d.session.text(ctx, Content{Consumer: consumer}, text) }
 	_, queues := overview.Redacted(nil, d.seen.Queues, shown)
-	return causes{now: time.Now(), queues: queues, failures: store.Each(d.seen.Failures, func(f admin.FailureGroup) admin.FailureGroup {
-		f.Sample = shown(f.Consumer, f.Sample)
-		return f
-	})}
+	return causes{
+		now: time.Now(), queues: queues, failures: d.session.failures(ctx, d.seen.Failures), poisoners: d.session.failures(ctx, d.seen.Poisoners),
+	}
 }
 
 // inQueues is a check of the queues. It does not pass if a queue could not be read.
@@ -256,7 +258,7 @@ func stillness(row store.Operation, fleet []admin.Process) (text, remedy string)
 		return fmt.Sprintf("Started %s ago, with no known outcome: its process may have died.", since), fmt.Sprintf(
 			"Check the messages, repeat the change where needed, and close the operation. "+
 				"On the command line: asyncmonolith operations stop %d.", row.ID)
-	case awaits(row, noRunnerLate) && !overview.HasRunner(fleet, projection):
+	case awaits(row, noRunnerLate) && !overview.HasRunner(fleet, row.ID, projection):
 		if projection != "" {
 			return fmt.Sprintf("Due for %s, but no live process runs operations and projection %q.", late(), projection),
 				"Start a process that runs both."

@@ -21,7 +21,8 @@ var (
 	countQueues = hooks.Function[func(
 		ctx context.Context, c *admin.Client, db bun.IDB, consumers []string, reported bool,
 	) ([]admin.Queue, error)]("admin.CountQueues")
-	withStops = hooks.Function[func(context.Context, *admin.Client, bun.IDB, []admin.Queue) ([]admin.Queue, error)]("admin.WithStops")
+	newFailure = hooks.Function[func(f store.FailureGroup) admin.FailureGroup]("admin.Failure")
+	withStops  = hooks.Function[func(context.Context, *admin.Client, bun.IDB, []admin.Queue) ([]admin.Queue, error)]("admin.WithStops")
 )
 
 // summary is an overview. A cached one is not redacted.
@@ -68,10 +69,7 @@ func (s *Session) lastOverview(ctx context.Context) (o summary, due bool, err er
 
 // redacted redacts an overview for the principal.
 func (s *Session) redacted(ctx context.Context, o summary) summary {
-	o.Failures = store.Each(o.Failures, func(f admin.FailureGroup) admin.FailureGroup {
-		f.Sample = s.text(ctx, Content{Consumer: f.Consumer}, f.Sample)
-		return f
-	})
+	o.Failures, o.Poisoners = s.failures(ctx, o.Failures), s.failures(ctx, o.Poisoners)
 	o.Processes, o.Queues = overview.Redacted(o.Processes, o.Queues, func(consumer, text string) string {
 		return s.text(ctx, Content{Consumer: consumer}, text)
 	})
@@ -81,6 +79,14 @@ func (s *Session) redacted(ctx context.Context, o summary) summary {
 		o.Unseen = store.Each(o.Unseen, func(u overview.Unseen) overview.Unseen { u.Why = "the database did not answer"; return u })
 	}
 	return o
+}
+
+// failures redacts failures for the principal.
+func (s *Session) failures(ctx context.Context, all []admin.FailureGroup) []admin.FailureGroup {
+	return store.Each(all, func(f admin.FailureGroup) admin.FailureGroup {
+		f.Sample = s.text(ctx, Content{Consumer: f.Consumer}, f.Sample)
+		return f
+	})
 }
 
 // standing finds operations and projections that make no progress. Parts that cannot be read are
@@ -117,10 +123,7 @@ func parts() []part {
 			o.Minutes, err = minutes.Read(ctx, db, s.store, time.Hour)
 			return err
 		}), func(o *summary, last summary) { o.Minutes = last.Minutes }},
-		{"failures", seen(func(s *Service, ctx context.Context, db bun.IDB, o *summary) (err error) {
-			o.Failures, err = s.admin.Failures(ctx, db, "", failuresShown)
-			return err
-		}), func(o *summary, last summary) { o.Failures = last.Failures }},
+		{"failures", seen((*Service).readFailures), func(o *summary, last summary) { o.Failures, o.Poisoners = last.Failures, last.Poisoners }},
 		{
 			"processes", (*Service).seeProcesses,
 			func(o *summary, last summary) {
@@ -234,6 +237,22 @@ func (s *Service) countQueues(ctx context.Context, db *bun.DB, o *summary, last 
 		o.Queues = append(o.Queues, one...)
 	}
 	return nil
+}
+
+// readFailures reads the most recent failures, and those of the poisoned messages that findings are about.
+func (s *Service) readFailures(ctx context.Context, db bun.IDB, o *summary) (err error) {
+	if o.Failures, err = s.admin.Failures(ctx, db, "", failuresShown); err != nil {
+		return err
+	}
+	var poisoned []string
+	for _, q := range o.Queues {
+		if q.Poisoned > 0 && len(poisoned) < mostFindings {
+			poisoned = append(poisoned, q.Consumer)
+		}
+	}
+	rows, err := s.store.Poison.LastFailures(ctx, db, poisoned)
+	o.Poisoners = store.Each(rows, newFailure)
+	return err
 }
 
 // seeProcesses reads the processes, and then the messages that none of them handles.

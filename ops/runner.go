@@ -78,7 +78,9 @@ func (r *Runner) runOnly(ctx context.Context, id int64) error {
 func (r *Runner) run(ctx context.Context, only int64) error {
 	return r.lifecycle.Do(ctx, lifecycle.Config{Package: "ops", Heartbeat: heartbeat.Config{
 		Store: r.service.store, DB: r.service.config.DB, Registry: r.service.config.Registry, ID: r.owner, Kind: overview.RunnerKind,
-		Doing:  func() heartbeat.State { return heartbeat.State{Running: len(r.places), Limit: operationsAt} },
+		Doing: func() heartbeat.State {
+			return heartbeat.State{Operation: only, Running: len(r.places), Limit: operationsAt}
+		},
 		Logger: r.service.config.Logger,
 	}}, func(ctx context.Context) { r.poll(ctx, only) })
 }

@@ -27,7 +27,7 @@ const noRunner = "No live process runs operations"
 
 // hasRunner reports whether a live process can run an operation. It is true if that cannot be read: the operation is stored.
 func (r operationReport) hasRunner(ctx context.Context, o ops.Operation) bool {
-	found, err := r.session.HasRunner(ctx, o.Target.Projection)
+	found, err := r.session.HasRunner(ctx, o.ID, o.Target.Projection)
 	return found || err != nil
 }
 

@@ -127,6 +127,9 @@ func takenBy(p admin.Process) []string {
 	for _, more := range [][]string{p.Schedules, p.Projections, p.Relays} {
 		names = append(names, more...)
 	}
+	if p.Operation != 0 {
+		names = append(names, fmt.Sprint("only operation ", p.Operation))
+	}
 	const most = 3
 	if rest := len(names) - most; rest > 0 {
 		return append(names[:most:most], fmt.Sprintf("and %d more", rest))

@@ -77,6 +77,12 @@ func (s site) watched(id, want string) {
 // until runs a command until it has written a text to its stderr, ends it, and returns what it wrote.
 func (s site) until(want string, args ...string) (said string) {
 	s.Helper()
+	return s.during(want, func() {}, args...)
+}
+
+// during is until, but does something before it ends the command.
+func (s site) during(want string, do func(), args ...string) (said string) {
+	s.Helper()
 	c, _, _ := s.command(s.Context(), args...)
 	c.Stderr = nil
 	stderr, err := c.StderrPipe()
@@ -90,6 +96,7 @@ func (s site) until(want string, args ...string) (said string) {
 			break
 		}
 	}
+	do()
 	_ = c.Process.Kill()
 	_ = c.Wait()
 	return said
@@ -109,6 +116,30 @@ func TestCanariesThatNothingConsumes(t *testing.T) {
 		if said := s.until(want, run...); !strings.Contains(said, want) {
 			s.Errorf("got %q, want %q", said, want)
 		}
+	})
+}
+
+// TestATerminalRunsItsOwnOperation: a terminal that runs one operation runs no others, which their principals hear.
+func TestATerminalRunsItsOwnOperation(t *testing.T) {
+	each(t, func(s site) {
+		a := filled(s)
+		start := func(consumer string, more ...string) []string {
+			return append([]string{"requeue", "--consumer", consumer, "--undo-window", "0", "--yes", "--reason", "fixed"}, more...)
+		}
+		var first string
+		s.during("waiting for canaries to run", func() {
+			first = s.idOf(a, "SELECT MAX(id) FROM message_operations")
+			got := s.must(0, start("stock")...)
+			if want := "No live process runs operations: start one, or use asyncmonolith operations run "; !got.says(want) {
+				s.Errorf("got %+v, want %q", got, want)
+			}
+			if said := s.until("operation "+first, "operations", "watch", first); strings.Contains(said, "No live process runs operations") {
+				s.Errorf("watched: got %q, but the terminal runs it", said)
+			}
+			if got := s.must(0, "processes"); !got.says("operations: only operation " + first) {
+				s.Errorf("processes: got %+v, want the operation", got)
+			}
+		}, start("mail", "--wait")...)
 	})
 }
 

@@ -307,7 +307,7 @@ func TestCheckOfOperations(t *testing.T) {
 			}
 			a.Exec("UPDATE message_operations SET state = ?, starts_at = "+testapp.In(db, -test.ago), test.state)
 			viewer := operator.As(serviceOf(t, db, a.Registry), someone(ops.Viewer))
-			if got := testapp.Must[bool](t)(viewer.HasRunner(t.Context(), "")); got != test.lives {
+			if got := testapp.Must[bool](t)(viewer.HasRunner(t.Context(), 0, "")); got != test.lives {
 				t.Errorf("%+v: carried: got %t", test, got)
 			}
 			all := testapp.Must[[]ops.Finding](t)(viewer.Check(t.Context()))
@@ -323,7 +323,7 @@ func TestCheckOfOperations(t *testing.T) {
 		for manifest, runs := range map[string]bool{`{}`: false, `{"projections": ["others/1"]}`: false, `{"projections": ["totals/2"]}`: true} {
 			a.Exec("UPDATE message_processes SET manifest = ?", manifest)
 			viewer := operator.As(serviceOf(t, db, a.Registry), someone(ops.Viewer))
-			if got := testapp.Must[bool](t)(viewer.HasRunner(t.Context(), "totals")); got != runs {
+			if got := testapp.Must[bool](t)(viewer.HasRunner(t.Context(), 0, "totals")); got != runs {
 				t.Errorf("a rebuild beside %s: got a runner %t, want %t", manifest, got, runs)
 			}
 			found := findingsOf(testapp.Must[[]ops.Finding](t)(viewer.Check(t.Context())), "operations")

@@ -184,7 +184,7 @@ func readsOf(of anybody) []read {
 	id("Processes", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Second(s.Processes(ctx, 24*time.Hour))
 	})
-	id("HasRunner", func(ctx context.Context, s *operator.Session) error { return testapp.Second(s.HasRunner(ctx, "")) })
+	id("HasRunner", func(ctx context.Context, s *operator.Session) error { return testapp.Second(s.HasRunner(ctx, 0, "")) })
 	id("Schedules.List", func(ctx context.Context, s *operator.Session) error {
 		return testapp.Third(s.Schedules().List(ctx, schedule.Filter{}, admin.Page{Size: 1000}))
 	})

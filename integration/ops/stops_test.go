@@ -179,10 +179,23 @@ func TestCausesNameTheErrorAndTheRelease(t *testing.T) {
 	a.Exec("UPDATE poisoned_messages SET poisoned_at = " + testapp.In(db, -3*time.Hour))
 	a.Exec("INSERT INTO message_failures (consumer_type, fingerprint, error_type, sample, runs, first_at, last_at, first_version, row_id) VALUES ('c', 'f', '*shop.Declined', 'provider answered 502', 41, " +
 		testapp.In(db, -time.Hour) + ", " + testapp.In(db, 0) + ", 'v1.1.0', 1)")
+	a.Exec("UPDATE poisoned_messages SET fingerprint = 'f'")
+	a.Exec("INSERT INTO message_failures (consumer_type, fingerprint, error_type, sample, runs, first_at, last_at, first_version, row_id) VALUES ('c', 'g', '*net.OpError', 'connection reset', 1, " +
+		testapp.In(db, time.Minute) + ", " + testapp.In(db, time.Minute) + ", 'v1.2.0', 2)") // retried, and it poisoned nothing
 	registry := testapp.Must[*bus.Registry](t)(bus.NewRegistry())
 	for role, why := range map[ops.Role]string{ops.Operator: `"provider answered 502"`, ops.Viewer: `"shop.Declined"`} {
 		s := operator.As(serviceOf(t, db, registry), someone(role))
 		want := "3 poisoned messages, the oldest for 3 hours: " + why + " (41 failed runs, since v1.1.0)."
+		wantFinding(t, testapp.Must[[]ops.Finding](t)(s.Check(t.Context())), "poisoned", ops.Critical, "c: ", want)
+		wantFinding(t, testapp.Must[[]ops.Finding](t)(s.Doctor(t.Context())), "poisoned", ops.Critical, "c: ", want)
+	}
+	for fingerprint, want := range map[string]string{
+		"g":     `3 hours: "connection reset" (1 failed run, since v1.2.0).`, // the last message that was poisoned
+		"crash": "3 hours.", "": "3 hours.",
+	} {
+		a.Exec("UPDATE poisoned_messages SET fingerprint = NULLIF(?, ''), poisoned_at = "+testapp.In(db, -2*time.Hour)+
+			" WHERE id = (SELECT MIN(id) FROM (SELECT id FROM poisoned_messages) x)", fingerprint)
+		s := operator.As(serviceOf(t, db, registry), someone(ops.Operator))
 		wantFinding(t, testapp.Must[[]ops.Finding](t)(s.Check(t.Context())), "poisoned", ops.Critical, "c: ", want)
 		wantFinding(t, testapp.Must[[]ops.Finding](t)(s.Doctor(t.Context())), "poisoned", ops.Critical, "c: ", want)
 	}

@@ -404,6 +404,9 @@ func TestPoisonReadsNoMoreThanItShows(t *testing.T) {
 		}{
 			{"groups", 16_000, func(ctx context.Context, db bun.IDB) error { _, _, err := s.Groups(ctx, db, ""); return err }},
 			{"groups of a consumer", 1_200, func(ctx context.Context, db bun.IDB) error { _, _, err := s.Groups(ctx, db, "c7"); return err }},
+			{"the last failures", 40, func(ctx context.Context, db bun.IDB) error {
+				return testapp.Second(inner.Poison.LastFailures(ctx, db, []string{"c7", "c8", "gone"}))
+			}},
 			{"a page", 200, list(poison.Filter{})},
 			{"a page of a consumer", 200, list(poison.Filter{Consumer: "c7"})},
 			{"a page of a group", 1_500, list(group)},

@@ -409,7 +409,8 @@ func (g *golden) poisonGroups() error {
 	_, failed := g.Poison.FailuresOf(g.Context(), g.db, groups)
 	_, last := g.Poison.GroupsLast(g.Context(), g.db, groups)
 	_, sizes := g.Poison.GroupSizes(g.Context(), g.db, groups, 10_000)
-	return errors.Join(failed, last, sizes)
+	_, of := g.Poison.LastFailures(g.Context(), g.db, []string{"c", "d"})
+	return errors.Join(failed, last, sizes, of)
 }
 
 // requeue requeues a message that was poisoned, under another name of its consumer.

@@ -33,6 +33,10 @@ const (
 	maxGroups = 50                     // kinds of failures in one report
 )
 
+// Instance identifies this process of the operating system. The host and the PID do not: containers of
+// one pod have the same, and so has a container that was restarted. It is immutable.
+var Instance = uuid.NewString()
+
 // Config configures a Reporter.
 type Config struct {
 	Store    *store.Store
@@ -203,7 +207,7 @@ func (r *Reporter) report(ctx context.Context, patience time.Duration, last bool
 	}
 	report := store.Report{Process: r.process, Stopped: last}
 	state := r.config.Doing().reported()
-	state.Every = r.interval
+	state.Every, state.Instance = r.interval, Instance
 	report.Process.State = asJSON(state)
 	report.Minutes, report.Failures = r.take()
 	err := r.config.Store.Reports.Report(ctx, r.config.DB, report)

@@ -142,11 +142,11 @@ func (s *Session) Processes(ctx context.Context, within time.Duration) ([]admin.
 	return found, err
 }
 
-// HasRunner reports whether a live program runs an [ops.Runner] and, unless its name is empty, a
-// projection.
-func (s *Session) HasRunner(ctx context.Context, projection string) (bool, error) {
+// HasRunner reports whether a live program runs an [ops.Runner] for an operation and, unless its name is
+// empty, a projection. The operation is 0 for a new one.
+func (s *Session) HasRunner(ctx context.Context, operation int64, projection string) (bool, error) {
 	processes, err := s.Processes(ctx, overview.LostWithin)
-	return overview.HasRunner(processes, projection), err
+	return overview.HasRunner(processes, operation, projection), err
 }
 
 // FindInstallations lists up to 20 schemas and prefixes that hold tables of this library and are

@@ -23,6 +23,8 @@ type Overview[Operation, Finding any] struct {
 	Minutes []minutes.Stats `json:"minutes,omitempty"`
 	// Failures are the 20 most recent failure groups.
 	Failures []admin.FailureGroup `json:"failures,omitempty"`
+	// Poisoners are the failure groups of the last poisoned message of each consumer.
+	Poisoners []admin.FailureGroup `json:"-"`
 	// Processes are those that are alive, and those lost within a day.
 	Processes []admin.Process `json:"processes,omitempty"`
 	// Unhandled are up to 20 kinds of messages that no live process handles. If messages with keys are

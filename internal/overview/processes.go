@@ -23,7 +23,7 @@ func Programs(processes []admin.Process, status admin.ProcessStatus) (all [][]ad
 		if p.Status != status {
 			continue
 		}
-		i := slices.IndexFunc(all, func(runs []admin.Process) bool { return runs[0].Host == p.Host && runs[0].PID == p.PID })
+		i := slices.IndexFunc(all, func(runs []admin.Process) bool { return same(runs[0], p) })
 		if i < 0 {
 			all = append(all, []admin.Process{p})
 		} else {
@@ -31,6 +31,12 @@ func Programs(processes []admin.Process, status admin.ProcessStatus) (all [][]ad
 		}
 	}
 	return all
+}
+
+// same reports whether two processes run in one process of the operating system. Programs of older
+// versions report no instance.
+func same(a, b admin.Process) bool {
+	return a.Instance == b.Instance && a.Host == b.Host && a.PID == b.PID
 }
 
 // Program is what runs in one process of the operating system: a processor, a scheduler, and so on.
@@ -43,7 +49,7 @@ type Program struct {
 }
 
 // All groups processes by program: lost ones first, then live ones, then those that have stopped,
-// each by host and number. Parts with another status are a program of their own.
+// each by host and PID. Parts with another status are a program of their own.
 func All(processes []admin.Process) (all []Program) {
 	rank := map[admin.ProcessStatus]int{admin.ProcessLost: 0, admin.ProcessAlive: 1, admin.ProcessStopped: 2}
 	for _, status := range []admin.ProcessStatus{admin.ProcessAlive, admin.ProcessLost, admin.ProcessStopped} {
@@ -69,10 +75,12 @@ func All(processes []admin.Process) (all []Program) {
 	return all
 }
 
-// HasRunner reports whether a live program runs an ops.Runner and, unless its name is empty, a
-// projection.
-func HasRunner(processes []admin.Process, projection string) bool {
-	runs := func(p admin.Process) bool { return p.Kind == RunnerKind }
+// HasRunner reports whether a live program runs an ops.Runner for an operation and, unless its name is
+// empty, a projection. The operation is 0 for a new one.
+func HasRunner(processes []admin.Process, operation int64, projection string) bool {
+	runs := func(p admin.Process) bool {
+		return p.Kind == RunnerKind && (p.Operation == 0 || p.Operation == operation)
+	}
 	applies := func(p admin.Process) bool {
 		return slices.ContainsFunc(p.Projections, func(name string) bool { return path.Dir(name) == projection })
 	}

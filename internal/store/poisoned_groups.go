@@ -95,6 +95,24 @@ func (s *PoisonStore) FailuresOf(ctx context.Context, db bun.IDB, groups []Group
 	return failures, nil
 }
 
+// LastFailures returns, of each consumer, the reported failure that its last poisoned message has, if there is one.
+func (s *PoisonStore) LastFailures(ctx context.Context, db bun.IDB, consumers []string) (failures []FailureGroup, err error) {
+	for part := range slices.Chunk(consumers, together) {
+		const of = failureColumns + `consumer_type = ? AND fingerprint =
+  (SELECT p.fingerprint FROM {poisoned} p WHERE p.consumer_type = ? ORDER BY p.poisoned_at DESC LIMIT 1)`
+		var args []any
+		for _, consumer := range part {
+			args = append(args, consumer, consumer)
+		}
+		found, err := read[[]FailureGroup](ctx, s.tables, db, of+strings.Repeat(" UNION ALL "+of, len(part)-1), args...)
+		if err != nil {
+			return nil, err
+		}
+		failures = append(failures, found...)
+	}
+	return failures, nil
+}
+
 // PoisonKind sums up the matching messages of a consumer and payload type.
 type PoisonKind struct {
 	ConsumerType, PayloadType string

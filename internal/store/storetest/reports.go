@@ -18,7 +18,7 @@ func reportCases() []testCase {
 		{"of a consumer so many kinds of failures are kept", reportKinds},
 		{"a process is there though the rest of its report cannot be written", reportWhole},
 		{"who vanished with a message is known", reportCrashes},
-		{"what is poisoned belongs together", reportPoisoned},
+		{"what is poisoned belongs together", reportPoisoned}, {"the last that was poisoned", reportLast},
 		{"what is old is forgotten", reportForgotten},
 	}
 }
@@ -271,6 +271,36 @@ func reportPoisoned(k *kit) {
 		prints[m.ID] = m.Fingerprint
 	}
 	equal(k, "fingerprints", prints, map[int64]string{ids[0]: "1aaaaaaaaaaaaaaaa", ids[1]: "", ids[2]: "crash"})
+}
+
+// reportLast: the last failure that poisoned, of each consumer, whatever else failed since.
+func reportLast(k *kit) {
+	k.report(store.Report{Process: process("a"), Failures: []store.FailureGroup{
+		group("c", "1a", "first", 1), group("c", "1b", "last", 1), group("c", "1c", "retried", 1), group("d", "1a", "other", 1),
+	}})
+	poison := func(consumer, fingerprint string) {
+		k.pass(time.Second)
+		id := k.add(consumer, 1)[0]
+		c := k.take("a", consumer, id)
+		k.settle("a", store.Result{Claim: c.ID, Message: id, Outcome: store.Poison, Reason: "r", Fingerprint: fingerprint})
+	}
+	last := func(want ...string) {
+		found, err := k.store.Poison.LastFailures(k.ctx, k.db, []string{"c", "d", "none"})
+		k.must("last failures", err)
+		var got []string
+		for _, f := range found {
+			got = append(got, f.ConsumerType+": "+f.Sample)
+		}
+		equal(k, "last failures", got, want)
+	}
+	poison("c", "1a")
+	last("c: first")
+	poison("d", "1a")
+	poison("c", "1b")
+	last("c: last", "d: other")
+	poison("c", "crash")
+	poison("d", "")
+	last()
 }
 
 func reportForgotten(k *kit) {

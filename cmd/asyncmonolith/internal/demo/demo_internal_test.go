@@ -126,7 +126,7 @@ func checkProcesses(t *testing.T, session *operator.Session, o operator.Overview
 	if status[admin.ProcessAlive] != workers+2 || status[admin.ProcessLost] != 1 || len(versions) != 2 {
 		t.Errorf("got %v of versions %v", status, versions)
 	}
-	if must[bool](t)(session.HasRunner(t.Context(), "")) {
+	if must[bool](t)(session.HasRunner(t.Context(), 0, "")) {
 		t.Error("a process says that it carries out operations, and nobody does")
 	}
 	crashes := must[[]operator.Crash](t)(session.Messages().Crashes(t.Context(), 0, 10))
