@@ -173,7 +173,7 @@ func (a *appending) send(ctx context.Context, db bun.IDB) (err error) {
 		}
 		return a.record(ctx, db, batch)
 	}
-	send := func() error { return l.producer.SendEvents(ctx, db, a.batch, record) }
+	send := func() error { return l.producer.SendEvents(ctx, db, store.Recording{Batch: a.batch, Record: record}) }
 	if a.needsSavepoint() {
 		err = txn.Whole(ctx, db, send)
 	} else {

@@ -20,12 +20,8 @@ import (
 // sender sends messages through the produce chain in a transaction. *outbox.Producer implements
 // it. It must be safe for concurrent use.
 type sender interface {
-	// SendEvents writes the messages atomically in the transaction db. At the end of the chain it
-	// calls record, which writes the events that the messages deliver.
-	SendEvents(
-		ctx context.Context, db bun.IDB, batch []*bus.Message,
-		record func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error,
-	) error
+	// SendEvents writes events and their messages atomically in the transaction db.
+	SendEvents(ctx context.Context, db bun.IDB, recording store.Recording) error
 }
 
 // Inline is called with events in the transaction that appends them. Package projection makes an

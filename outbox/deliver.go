@@ -16,12 +16,9 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/internal/wakeup"
 )
 
-// recorder writes the events of a batch.
-type recorder = func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error
-
 // deliver sends a batch through the chain and returns the receipts by message id.
 func (p *Producer) deliver(
-	ctx context.Context, h bus.Handle, batch []*bus.Message, record recorder,
+	ctx context.Context, h bus.Handle, batch []*bus.Message, record store.Record,
 ) (receipts map[uuid.UUID]Receipt, err error) {
 	err = p.stores.Through(ctx, h, errUnmade, func(st *store.Store, db bun.IDB) (err error) {
 		if len(batch) > 0 {
@@ -33,7 +30,7 @@ func (p *Producer) deliver(
 }
 
 func (p *Producer) deliverIn(
-	ctx context.Context, st *store.Store, db bun.IDB, batch []*bus.Message, record recorder,
+	ctx context.Context, st *store.Store, db bun.IDB, batch []*bus.Message, record store.Record,
 ) (receipts map[uuid.UUID]Receipt, err error) {
 	receipts = make(map[uuid.UUID]Receipt, len(batch))
 	var wakeups *txn.Wakeups // of a transaction of the library's own

@@ -220,19 +220,15 @@ func (p *Producer) check(m *bus.Message, now time.Time) error {
 // Layers change copies, so a transaction may be repeated with the same messages. All are written or
 // none. The errors are those of [Producer.Produce].
 func (p *Producer) Send(ctx context.Context, db bun.IDB, batch ...*bus.Message) error {
-	return p.SendEvents(ctx, db, batch, nil)
+	return p.SendEvents(ctx, db, store.Recording{Batch: batch})
 }
 
-// SendEvents is Send for messages that deliver events; eventlog.Log calls it. At the end of the
-// chain, record writes the events in the transaction db, before their messages. It gets the
-// registry whose consumers receive them.
-func (p *Producer) SendEvents(
-	ctx context.Context, db bun.IDB, batch []*bus.Message,
-	record func(db bun.IDB, registry *bus.Registry, batch []*bus.Message) error,
-) error {
+// SendEvents is for eventlog.Log. Its last parameter is internal, so that no other package can call it.
+func (p *Producer) SendEvents(ctx context.Context, db bun.IDB, recording store.Recording) error {
 	if p == nil || p.registry == nil {
 		return fmt.Errorf("outbox: send: %w", errUnmade)
 	}
+	batch, record := recording.Batch, recording.Record
 	err := each(len(batch), "message", func(i int) error { return p.check(batch[i], time.Time{}) })
 	if err == nil && record == nil { // a log passes messages of its own
 		batch = store.Each(batch, access.Clone)
@@ -250,7 +246,7 @@ func (p *Producer) SendEvents(
 // that cannot be written are not traced or logged. They are checked again here, since layers may
 // have changed them. A layer may send a batch in parts.
 func (p *Producer) write(
-	ctx context.Context, s *store.Store, db bun.IDB, batch []*bus.Message, record recorder, receipts map[uuid.UUID]Receipt,
+	ctx context.Context, s *store.Store, db bun.IDB, batch []*bus.Message, record store.Record, receipts map[uuid.UUID]Receipt,
 ) error {
 	events, err := p.checked(batch, store.Clock(ctx), record != nil, receipts)
 	if err != nil {
