@@ -52,8 +52,8 @@ type RegistryConfig struct {
 	// *bun.DB.
 	Dialect schema.Dialect
 	// HeartbeatInterval is how often each Run of this program writes its heartbeat and message
-	// statistics to the database, ±20 %. They are for operators only; no message depends on them.
-	// Negative means never. Defaults to 15 s.
+	// statistics to the database, ±20 %. Operators see them, and take former names of consumers from
+	// them. Defaults to 15 s.
 	HeartbeatInterval time.Duration
 	// AppVersion is the release of this program, such as "v1.8.0". Operators see which process
 	// runs which release, and which release first met a failure. At most 255 bytes are kept.
@@ -84,6 +84,11 @@ func (c RegistryConfig) NewRegistry(consumers ...Consumer) (*Registry, error) {
 		handOffs:  new(handoff.Hub),
 	}
 	mistakes := []error{c.Tables.validate()}
+	if c.HeartbeatInterval < 0 {
+		mistakes = append(mistakes, fmt.Errorf(
+			"bus: RegistryConfig.HeartbeatInterval %s: only positive durations are allowed", c.HeartbeatInterval,
+		))
+	}
 	if v := reflect.ValueOf(c.Dialect); v.Kind() == reflect.Pointer && v.IsNil() {
 		mistakes = append(mistakes, fmt.Errorf("bus: RegistryConfig.Dialect is a nil %T", c.Dialect))
 	}

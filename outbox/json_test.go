@@ -33,7 +33,7 @@ func TestAnswersAreFitForJSON(t *testing.T) {
 		{outbox.Stats{Limit: 8, Circuits: map[string]bool{"c": true},
 			Limits: map[string]outbox.LimitStats{"l": {Slots: 2, Used: 1,
 				Max: 3}}, RatesSpent: map[string]time.Duration{"c": 1500 * time.Millisecond}},
-			`{"claims":0,"empty_claims":0,"claimed":0,"fenced":0,"recovered":0,"crashed":0,"abandoned":0,"crash_poisoned":0,"uncounted":0,"unordered":0,"running":0,"queued":0,"limit":8,"unsettled":0,"circuits":{"c":true},"limits":{"l":{"slots":2,"used":1,"max":3}},"rates_spent_seconds":{"c":1.5}}`},
+			`{"claims":0,"empty_claims":0,"claimed":0,"fenced":0,"recovered":0,"crashed":0,"abandoned":0,"crash_poisoned":0,"uncounted":0,"unkeyed":0,"running":0,"queued":0,"limit":8,"unsettled":0,"circuits":{"c":true},"limits":{"l":{"slots":2,"used":1,"max":3}},"rates_spent_seconds":{"c":1.5}}`},
 		{poison.Message{ID: 1, MessageID: id, Payload: []byte("<a/>")},
 			`{"id":1,"message_id":"00000000-0000-0000-0000-000000000001","consumer":"","payload_type":"","attempts":0,"crashes":0,"reason":"","payload":"\u003ca/\u003e"}`},
 		{schedule.Schedule{ID: 1, Name: "n", Expression: "@daily", Zone: "UTC", NextFire: at},

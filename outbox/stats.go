@@ -29,9 +29,10 @@ type Stats struct {
 	// Uncounted counts runs that did not count as an attempt, since their transaction lost a conflict
 	// or its connection, or since Step could not reach the database: see bus.ErrNotCounted.
 	Uncounted int64 `json:"uncounted"`
-	// Unordered counts messages of ordered consumers without a key, which ran in any order. The
-	// program that produced them declares the consumer without bus.Ordered.
-	Unordered int64 `json:"unordered"`
+	// Unkeyed counts messages without a key of consumers that use keys. No order, concurrency or rate of
+	// a key applied to them. The program that produced them declares the consumer without its options:
+	// see bus.Declare.
+	Unkeyed int64 `json:"unkeyed"`
 
 	Running int `json:"running"` // consumers running now
 	Queued  int `json:"queued"`  // claimed messages waiting for a worker
@@ -75,7 +76,7 @@ func (p *Processor) Stats() Stats {
 	s := p.engine.Stats()
 	stats := Stats{
 		Claims: s.Claims, EmptyClaims: s.EmptyClaims, Claimed: s.Claimed, Fenced: s.Fenced, Recovered: s.Recovered, Crashed: s.Crashed,
-		Abandoned: s.Abandoned, CrashPoisoned: s.CrashPoisoned, Uncounted: s.Uncounted, Unordered: s.Unordered,
+		Abandoned: s.Abandoned, CrashPoisoned: s.CrashPoisoned, Uncounted: s.Uncounted, Unkeyed: s.Unkeyed,
 		Running: s.Running, Queued: s.Queued, Limit: s.Limit, Unsettled: s.Unsettled, Circuits: s.Circuits, RatesSpent: s.RatesSpent,
 	}
 	if s.Limits != nil {

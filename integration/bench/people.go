@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/contender"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/bench/internal/measure"
@@ -37,7 +38,8 @@ func peopleSteps() []step {
 // reports measures drains that tell operators of themselves, as often as they do by default, beside drains that are
 // silent: a drain of some seconds has the first report and the last.
 func (s *session) reports(ctx context.Context) error {
-	return s.inPairs(ctx, "reports", 2*scaleMessages, map[string]contender.Variant{contender.NameOurs: {}, nameSilent: {Reports: -1}})
+	return s.inPairs(ctx, "reports", 2*scaleMessages,
+		map[string]contender.Variant{contender.NameOurs: {}, nameSilent: {Reports: 24 * time.Hour}})
 }
 
 // viewers measures drains in a process at whose console people look every two seconds, beside drains

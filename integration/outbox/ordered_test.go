@@ -376,27 +376,35 @@ func TestMessagesWithKeysOutliveTheOrder(t *testing.T) {
 	})
 }
 
-// TestADeclarationWithoutTheOrderIsReported: what another program produces for an ordered consumer without keys runs in any order,
-// which is counted, and said once.
-func TestADeclarationWithoutTheOrderIsReported(t *testing.T) {
+// TestADeclarationWithoutKeysIsReported: what another program produces without keys for a consumer that uses them is counted, and
+// said once.
+func TestADeclarationWithoutKeysIsReported(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		var lines testapp.Lines
-		a := testapp.New(t, db, bus.Consume("c", func(context.Context, step) error { return nil }, bus.Ordered(bus.BlockKey)))
-		elsewhere := testapp.New(t, db, bus.Declare[step]("c"))
-		for n := range 5 {
-			elsewhere.Produce(step{"a", n})
-		}
-		a.Produce(step{"b", 1})
-		config := testapp.Fast()
-		config.Logger = lines.Logger()
-		r := a.Start(config)
-		testapp.Eventually(t, "all ran", a.Empty)
-		r.MustStop()
-		if n, said := r.Stats().Unordered, strings.Count(lines.String(), "have no key and run in any order"); n != 5 || said != 1 {
-			t.Errorf("got %d counted, and %d warnings, want 5 and one", n, said)
-		}
-	})
+	for name, option := range map[string]bus.ConsumerOption{
+		"ordered": bus.Ordered(bus.BlockKey), "key concurrency": bus.KeyConcurrency(1), "fair": bus.Fair(),
+		"key rate": bus.KeyRateLimit(100, time.Second, 100),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, db *bun.DB) {
+				var lines testapp.Lines
+				a := testapp.New(t, db, bus.Consume("c", func(context.Context, step) error { return nil }, option))
+				elsewhere := testapp.New(t, db, bus.Declare[step]("c"))
+				for n := range 5 {
+					elsewhere.Produce(step{"a", n})
+				}
+				a.Produce(step{"b", 1})
+				config := testapp.Fast()
+				config.Logger = lines.Logger()
+				r := a.Start(config)
+				testapp.Eventually(t, "all ran", a.Empty)
+				r.MustStop()
+				if n, said := r.Stats().Unkeyed, strings.Count(lines.String(), "messages have no key"); n != 5 || said != 1 {
+					t.Errorf("got %d counted, and %d warnings, want 5 and one", n, said)
+				}
+			})
+		})
+	}
 }
 
 // TestACrashIsTheFirstOnes: of a run whose process has vanished only the first message has

@@ -79,7 +79,7 @@ func TestASaturatedProcessLeavesMessagesToOthers(t *testing.T) {
 // Promise: due-starts, held-up
 func TestABacklogLeavesPlacesToConsumersThatShareThem(t *testing.T) {
 	t.Parallel()
-	const messages = 4000
+	const messages = 8000
 	type makes = func(name string, backlog, other func() error, own ...bus.ConsumerOption) []bus.Consumer
 	plain := func(shared ...bus.ConsumerOption) makes {
 		return func(name string, backlog, other func() error, own ...bus.ConsumerOption) []bus.Consumer {
@@ -148,6 +148,9 @@ func TestABacklogLeavesPlacesToConsumersThatShareThem(t *testing.T) {
 				})
 				a.Produce(refund{ID: "1"})
 				before := ran.Load()
+				if before > messages-1000 {
+					t.Errorf("%d of %d of the backlog have run already: want a backlog", before, messages)
+				}
 				testapp.Eventually(t, "the other runs", func() bool { return others.Load() == 1 || ran.Load()-before > 700 })
 				if after := ran.Load() - before; after > 700 {
 					t.Errorf("%d more of the backlog ran before the other", after)

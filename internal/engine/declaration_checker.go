@@ -97,14 +97,14 @@ consumers:
 	}
 }
 
-// checkOrder counts messages of ordered consumers without a key, and warns once.
-func (dc *declarationChecker) checkOrder(t *task) {
-	if t.row.Lane != 0 || t.consumer.settings.Ordered == 0 {
+// checkKey counts messages without a key of consumers that use keys, and warns once.
+func (dc *declarationChecker) checkKey(t *task) {
+	if t.row.Lane != 0 || !access.Keyed(&t.consumer.settings) {
 		return
 	}
-	dc.counters.unordered.Add(1)
+	dc.counters.unkeyed.Add(1)
 	if _, before := dc.warned.LoadOrStore(t.consumer.Name(), true); !before {
-		dc.config.Logger.Warn("messages of an ordered consumer have no key and run in any order, "+
-			"declare the consumer with Ordered where they are produced", "consumer", t.consumer.Name())
+		dc.config.Logger.Warn("messages have no key, so no order, concurrency or rate of keys applies to them: "+
+			"pass the consumer's key options to bus.Declare in the program that produces them", "consumer", t.consumer.Name())
 	}
 }

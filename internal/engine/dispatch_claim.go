@@ -45,7 +45,7 @@ func (en *enqueuer) enqueue(ctx context.Context, c store.Claim) (store.Claim, er
 		row := &c.Messages[i]
 		newTask(&tasks[i], row, en.catalog.byName[row.ConsumerType], l, now)
 		en.checker.checkRoutes(&tasks[i].message)
-		en.checker.checkOrder(&tasks[i])
+		en.checker.checkKey(&tasks[i])
 	}
 	if err != nil || l.ctx.Err() != nil {
 		stay = len(tasks)

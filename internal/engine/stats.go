@@ -17,7 +17,7 @@ type Stats struct {
 	Abandoned     int64
 	CrashPoisoned int64
 	Uncounted     int64
-	Unordered     int64
+	Unkeyed       int64
 	Running       int
 	Queued        int
 	Limit         int
@@ -36,7 +36,7 @@ type LimitStats struct {
 
 // counters add up over all runs of a processor.
 type counters struct {
-	claims, emptyClaims, claimed, fenced, recovered, crashed, crashPoisoned, abandoned, unordered atomic.Int64
+	claims, emptyClaims, claimed, fenced, recovered, crashed, crashPoisoned, abandoned, unkeyed atomic.Int64
 }
 
 // Stats returns what the processor has done and is doing. It does not touch the database.
@@ -48,7 +48,7 @@ func (p *Processor) Stats() Stats {
 	stats := Stats{
 		Claims: c.claims.Load(), EmptyClaims: c.emptyClaims.Load(), Claimed: c.claimed.Load(), Fenced: c.fenced.Load(),
 		Recovered: c.recovered.Load(), Crashed: c.crashed.Load(), CrashPoisoned: c.crashPoisoned.Load(),
-		Abandoned: c.abandoned.Load(), Uncounted: p.uncounted.total.Load(), Unordered: c.unordered.Load(),
+		Abandoned: c.abandoned.Load(), Uncounted: p.uncounted.total.Load(), Unkeyed: c.unkeyed.Load(),
 		Limit: p.config.Concurrency,
 	}
 	for _, c := range p.consumers {

@@ -2,6 +2,8 @@ package lifecycle_test
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"log/slog"
 	"syscall"
@@ -9,20 +11,38 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/heartbeat"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/lifecycle"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 )
+
+// away is a database that refuses connections.
+type away struct{}
+
+func (away) Connect(context.Context) (driver.Conn, error) { return nil, syscall.ECONNREFUSED }
+func (away) Driver() driver.Driver                        { return nil }
 
 func config(t *testing.T, check func(context.Context) error) lifecycle.Config {
 	t.Helper()
-	registry, err := bus.RegistryConfig{HeartbeatInterval: -1}.NewRegistry()
+	registry, err := bus.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := bun.NewDB(sql.OpenDB(away{}), pgdialect.New())
+	t.Cleanup(func() { _ = db.Close() })
+	s, err := store.For(db.Dialect().Name(), registry.Tables())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return lifecycle.Config{
 		Package: "p", Check: check, StartTimeout: time.Minute,
-		Heartbeat: heartbeat.Config{Registry: registry, Logger: slog.New(slog.DiscardHandler)},
+		Heartbeat: heartbeat.Config{
+			Store: s, DB: db, Registry: registry, Doing: func() heartbeat.State { return heartbeat.State{} }, Logger: slog.New(slog.DiscardHandler),
+		},
 	}
 }
 

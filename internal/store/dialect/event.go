@@ -109,7 +109,7 @@ type Event struct {
 	Headers    []byte    `bun:"headers"`
 	RecordedAt Moment    `bun:"recorded_at"`
 	Parked     bool      `bun:"parked"` // its stream is parked for the projection that reads
-	Replay     bool      `bun:"replay"` // an earlier run or version of the projection that reads has applied it
+	Replay     bool      `bun:"replay"` // an earlier run or version of the reading projection has passed it and not parked it
 }
 
 // Headers decodes stored headers. Only the library writes them; unreadable ones are no reason to

@@ -60,8 +60,7 @@ type Variant struct {
 	Receive bool
 	// Inbox has nothing run but what receives.
 	Inbox bool
-	// Reports is how often it tells operators what it does. Defaults to that of the library; less than 0
-	// is never.
+	// Reports is how often it tells operators what it does. Defaults to that of the library.
 	Reports time.Duration
 	// Viewers is how many people look at the console meanwhile. Defaults to none.
 	Viewers int

@@ -328,7 +328,7 @@ CREATE TABLE "app_event_projections" (
 );
 
 -- Events that a projection has put aside. parked_at is NULL for an event that an earlier run or version has put
--- aside and this one has not reached. replay: an earlier run or version has applied the event.
+-- aside and this one has not reached. replay: an earlier run or version has passed the event and not parked it.
 CREATE TABLE "app_event_parked" (
   name      text NOT NULL,
   version   int NOT NULL,
