@@ -27,8 +27,8 @@ type sender interface {
 // Inline is called with events in the transaction that appends them. Package projection makes an
 // Inline from a projection.
 type Inline interface {
-	// InlineName is the same in all processes. A rebuild of the tables locks this name: appends of
-	// events that the inline handles wait for its end.
+	// InlineName is the same in all processes. A rebuild of the tables locks this name: where the
+	// inline is set, appends of events that it handles wait for its end.
 	InlineName() string
 	// Handles reports whether ApplyInline is called for events of a type.
 	Handles(payloadType string) bool
@@ -38,7 +38,8 @@ type Inline interface {
 
 // LogConfig configures a [Log]. The zero value works.
 type LogConfig struct {
-	// Inline is called with appended events, in the same transaction. Defaults to none.
+	// Inline is called with appended events, in the same transaction. All processes that append need
+	// the same: see projection.Inline. Defaults to none.
 	Inline []Inline
 }
 

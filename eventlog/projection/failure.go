@@ -40,6 +40,8 @@ func (s *shard) afterFailure(ctx context.Context, f *failure) (more bool, err er
 		return true, s.passOver(ctx, f, nil)
 	case bus.Retried:
 		failed.Attempts, failed.Delay = failed.Attempts+1, v.Delay
+	case bus.Condemned: // no layer applied the outcome
+		failed.Attempts++
 	case bus.Snoozed:
 		failed.Delay = v.Delay
 	}

@@ -19,9 +19,12 @@ import (
 )
 
 // Inline is a projection applied in the transaction of the append: its tables are never behind.
-// Set it in eventlog.LogConfig.Inline. Its error fails the append. It suits tables with one row
-// per stream, which the append has locked; if several streams write to one row, their appends
-// block each other.
+// Its error fails the append. It suits tables with one row per stream, which the append has locked;
+// if several streams write to one row, their appends block each other.
+//
+// Set it in eventlog.LogConfig.Inline of every process that appends: the tables miss events that a
+// process without it appends. After adding or changing an inline projection, call [Inline.Rebuild]
+// once all processes have it.
 //
 // It uses these fields of the Projection: Name, Reset, and either On or Batch with Types. Categories
 // are rejected. No runner runs it, and no chain wraps it. Make it with [NewInline]. It is safe for
@@ -75,8 +78,9 @@ func (i *Inline) ApplyInline(ctx context.Context, tx bun.Tx, events []eventlog.R
 }
 
 // Rebuild empties the tables with Reset and applies every event again, in one transaction that
-// blocks appends of these events. For a log too long for that, use a projection that is not
-// inline.
+// blocks appends of these events in all processes that have the inline projection. Events that
+// other processes append meanwhile may be missed. For a log too long for that, use a projection that
+// is not inline.
 func (i *Inline) Rebuild(ctx context.Context, db *bun.DB, log *eventlog.Log) error {
 	switch {
 	case db == nil || log == nil || logaccess.Registry(log) == nil:
@@ -96,8 +100,8 @@ func (i *Inline) Rebuild(ctx context.Context, db *bun.DB, log *eventlog.Log) err
 	return dberr.Wrap(err, "projection: rebuild inline %q", i.projection.Name)
 }
 
-// rebuild reads by sequence: under the lock no append is in progress, and the events need no
-// positions.
+// rebuild reads by sequence: under the lock no process with the projection is appending its events,
+// and they need no positions.
 func (i *Inline) rebuild(ctx context.Context, s *store.Store, db *bun.DB, tx bun.Tx, log *eventlog.Log) error {
 	if err := s.AdvisoryLock(ctx, tx, i.projection.Name, true); err != nil {
 		return err

@@ -64,7 +64,8 @@ type Projection struct {
 	// BatchSize is the maximum number of events applied in one transaction. Defaults to 500.
 	BatchSize int
 	// StartAtHead makes a new projection or version begin with events that get positions from now
-	// on. By default it gets every event of the log.
+	// on. By default it gets every event of the log. It is not allowed with Reset, because a rebuild
+	// applies every event: to start again, raise the Version.
 	StartAtHead bool
 	// OnError is what happens to an event that cannot be applied. Defaults to Halt.
 	OnError OnError
@@ -194,6 +195,10 @@ func (p Projection) check() (errs []error) {
 	)
 	check(p.Version >= 1, "Version %d: 1 or more is allowed", p.Version)
 	check(p.Shards >= 1 && p.Shards <= store.Slots, "Shards %d: 1 to %d are allowed", p.Shards, store.Slots)
+	check(
+		!p.StartAtHead || p.Reset == nil,
+		"StartAtHead with Reset: only one is allowed, because a rebuild applies events before the start: to start again, raise the Version",
+	)
 	check(p.BatchSize >= 1, "BatchSize %d: 1 or more is allowed", p.BatchSize)
 	check(p.OnError <= ParkStream, "OnError %d: Halt, Park or ParkStream is allowed", p.OnError)
 	check(p.MaxAttempts >= 1, "MaxAttempts %d: 1 or more is allowed", p.MaxAttempts)

@@ -38,9 +38,11 @@ type RunnerConfig struct {
 	// StartTimeout is how long Run waits at its start for an unavailable database. Defaults to 0:
 	// Run returns the error at once.
 	StartTimeout time.Duration
-	// Chain is the whole consume chain, first outermost, for every event; a [Projection.Batch]
-	// passes through it once, with its first event. Defaults to middleware.Default with the
-	// Logger, limited to warnings and errors.
+	// Chain is the whole consume chain, first outermost, for every event; it replaces the default
+	// chain. A [Projection.Batch] passes through it once, with its first event. To add layers use
+	// middleware.Default with Options.Middleware. In a chain without its layers Attempts, Poison
+	// and Timeout, the fields MaxAttempts, OnError and Timeout of a [Projection] have no effect.
+	// Defaults to middleware.Default with the Logger, limited to warnings and errors.
 	Chain []bus.Middleware
 	// Telemetry wraps every batch; the produce function passed to it applies the batch's events.
 	// Defaults to none.

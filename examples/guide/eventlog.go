@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/uptrace/bun"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog/projection"
+	"github.com/asyncmonolith/asyncmonolith-go/middleware"
 )
 
 // snippet: events
@@ -151,6 +153,19 @@ func (w *Warehouse) Promote(ctx context.Context) error {
 		return fmt.Errorf("try again later, %d positions to go: %w", late.Lag, err)
 	}
 	return err
+}
+
+// OpenReaders makes a runner whose send-mail projection skips replayed events.
+func OpenReaders(db *bun.DB, log *eventlog.Log, warnings *slog.Logger, readers ...projection.Projection) (*projection.Runner, error) {
+	// snippet: skip-on-replay
+	config := projection.RunnerConfig{
+		Chain: middleware.Default(middleware.Options{
+			Logger:     warnings, // with level Warn: each event has a line at Info
+			Middleware: []bus.Middleware{middleware.SkipOnReplay("send-mail")},
+		}),
+	}
+	// end
+	return projection.NewRunner(db, log, config, readers...)
 }
 
 // snippet: replay

@@ -143,6 +143,7 @@ func TestProjectionMistakes(t *testing.T) {
 		"projection.On": {Name: "p", On: []projection.Handler{{}}},
 		"OnError 9":     {Name: "p", On: on, OnError: 9},
 		"Version -1":    {Name: "p", On: on, Version: -1},
+		"StartAtHead":   {Name: "p", On: on, StartAtHead: true, Reset: clearTables("")},
 		"is eventlog_test.moved, not": {Name: "p",
 			On: []projection.Handler{projection.On(func(context.Context, bun.Tx, movedToo) error { return nil })}},
 	} {
