@@ -82,10 +82,11 @@ type OrderedPublisher interface {
 // without duplicates, even if a process is killed or continues after its lease. No other program
 // may write to a shard. An Appender is safe for concurrent use.
 type Appender interface {
-	// Last returns the newest record of a shard: its position, which is its sequence attribute, and
-	// its revision, the broker's sequence number for it. Without records in the shard, position is
-	// 0 and revision is the greatest one that the broker has removed, or 0 if it has removed none.
-	Last(ctx context.Context, shard int) (position int64, revision uint64, err error)
+	// Last returns the newest record of a shard: its ID, its position, which is its sequence
+	// attribute, and its revision, the broker's sequence number for it. Without records in the shard,
+	// id is empty, position is 0, and revision is the greatest one that the broker has removed, or 0
+	// if it has removed none.
+	Last(ctx context.Context, shard int) (id string, position int64, revision uint64, err error)
 	// Append writes all records in order, or none. It requires that the revision of the newest record
 	// equals after; 0 requires an empty shard. Otherwise it returns [ErrSequenceConflict]. On success
 	// it returns the revision of the last record that it wrote. After any other error except

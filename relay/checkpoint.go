@@ -34,21 +34,30 @@ func (l *logForwarder) enter(ctx context.Context, s *services) error {
 		return fmt.Errorf("log forwarder %q: %w", l.name, err)
 	}
 	if n := len(rows); n != l.logConfig.Shards {
-		return fmt.Errorf("log forwarder %q: Shards %d: the forwarder already has %d shards: use another name", l.name, l.logConfig.Shards, n)
+		return fmt.Errorf(
+			"log forwarder %q: Shards %d: the forwarder already has %d shards: keep %d, or publish the whole log again with a new name "+
+				"(an Appender then needs a new place, such as a new nats.AppenderConfig.Prefix)",
+			l.name, l.logConfig.Shards, n, n,
+		)
 	}
 	return l.announce(ctx, s)
 }
 
-// try asks the broker for the first shard's position. It ignores an unavailable broker.
+// try asks the broker for the shards' positions. It ignores an unavailable broker.
 func (l *logForwarder) try(ctx context.Context) error {
 	if l.appender == nil {
 		return nil
 	}
-	_, err := l.shards[0].last(ctx, min(l.config.PublishTimeout, statementTimeout))
-	if err == nil || errors.Is(err, broker.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-		return nil
+	for _, s := range l.shards {
+		_, err := s.last(ctx, min(l.config.PublishTimeout, statementTimeout))
+		if errors.Is(err, broker.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("log forwarder %q: shard %d: %w", l.name, s.number, err)
+		}
 	}
-	return fmt.Errorf("log forwarder %q: %w", l.name, err)
+	return nil
 }
 
 // typesOf decodes the stored types. Older releases stored none.

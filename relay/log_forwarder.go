@@ -39,8 +39,8 @@ type LogConfig struct {
 	// [broker.Appender]. Former names in eventlog.Types need no [PayloadAliases].
 	Routes []Route
 	// Shards is the number of parts that are published concurrently, up to 64. The order is kept
-	// within each stream. Defaults to 1, which keeps the order of the whole log. To change it, change
-	// the forwarder's name.
+	// within each stream. It cannot be changed: a forwarder with a new name can have another number,
+	// but publishes the whole log again. Defaults to 1, which keeps the order of the whole log.
 	Shards int
 	// ParkFailures makes the forwarder park events that it cannot publish, and continue.
 	// [Runner.Parked] lists them. By default the shard halts, so that no event is skipped.
@@ -95,12 +95,16 @@ type LogForwarder struct{ forwarder *logForwarder }
 // read, or any other error occurs MaxAttempts times, the shard halts until [Runner.Resume], unless
 // ParkFailures is set.
 //
-// The name is stored. A forwarder with a new name publishes the log from the beginning. Events of a
-// type added later are published from the position that the forwarder has then reached; earlier
-// ones are not. The types are stored too. A process that lacks a stored type, because it is an
-// older release or the type was removed, stops before the first such event and leaves the shard to
-// other processes; [Stats] reports this. If no process has the type any more, call [Runner.Resume],
-// which removes the types that its process lacks.
+// The name is stored. A forwarder with a new name publishes the whole log again. Receivers drop only
+// the events that they accepted within inbox.DeduplicationWindow; they accept older ones as new.
+// With an Appender, a new name needs a new place, such as another nats.AppenderConfig.Prefix: beside
+// the records of another forwarder, [Runner.Run] returns an error, or the shard halts.
+//
+// Events of a type added later are published from the position that the forwarder has then reached;
+// earlier ones are not. The types are stored too. A process that lacks a stored type, because it is
+// an older release or the type was removed, stops before the first such event and leaves the shard
+// to other processes; [Stats] reports this. If no process has the type any more, call
+// [Runner.Resume], which removes the types that its process lacks.
 func NewLogForwarder(name string, pub broker.Publisher, config LogConfig) LogForwarder {
 	p := newPublishing(name, pub, Config{
 		Source: config.Source, Routes: config.Routes, Structured: config.Structured,

@@ -57,11 +57,19 @@ type lastRecord struct {
 	revision uint64
 }
 
-// last asks the broker for its last record.
+// last asks the broker for its last record. The position of another forwarder's record must not
+// count: its shard may have other streams, and the events between would be lost.
 func (s *shard) last(ctx context.Context, timeout time.Duration) (lastRecord, error) {
 	return isolate.Ask(ctx, publisherCall, &s.abandoned, timeout, func(ctx context.Context) (last lastRecord, err error) {
-		last.position, last.revision, err = s.appender.Last(ctx, s.number)
-		return last, err
+		id, position, revision, err := s.appender.Last(ctx, s.number)
+		if err == nil && position > 0 && !s.wrote(id) {
+			err = bus.Permanent(fmt.Errorf(
+				"record %q at position %d is not of this forwarder: a forwarder with a new name needs an Appender with a new place, "+
+					"such as a new nats.AppenderConfig.Prefix, and publishes the whole log there",
+				id, position,
+			))
+		}
+		return lastRecord{position, revision}, err
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/broker"
@@ -68,6 +69,9 @@ func (p *publishing) record(ctx context.Context, codec bus.Codec, m *bus.Message
 	}
 	return record, nil
 }
+
+// wrote reports whether a record of a log event is of this forwarder.
+func (p *publishing) wrote(id string) bool { return strings.HasSuffix(id, "/"+url.PathEscape(p.name)) }
 
 // recipients are the consumers of a message; none means all. An alias that is not one of them is a
 // former name of the forwarder.

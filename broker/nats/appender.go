@@ -25,7 +25,7 @@ type AppenderConfig struct {
 	// one, such as a leaf node. Defaults to the server's own.
 	Domain string
 	// Prefix begins the subjects. The shard's number follows it, then the record's Destination or,
-	// if that is empty, its type. Nothing else may publish below it. Required.
+	// if that is empty, its type. Only one log forwarder may publish below it. Required.
 	Prefix string
 	// Timeout limits the wait for the stream. Defaults to 5 s.
 	Timeout time.Duration
@@ -81,47 +81,48 @@ func (a *Appender) filter(shard int) string {
 // Last implements broker.Appender. The revision of a message is its sequence in the stream. It is an
 // error if the stream does not allow atomic batches, or if a relay did not write the shard's last
 // message.
-func (a *Appender) Last(ctx context.Context, shard int) (position int64, revision uint64, err error) {
+func (a *Appender) Last(ctx context.Context, shard int) (id string, position int64, revision uint64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, fmt.Errorf("no answer within %s", a.timeout))
 	defer cancel()
 	defer func() { a.back.Note(err) }()
 	a.said.look()
 	stream, err := a.js.Stream(ctx, a.config.Stream)
 	if err != nil {
-		return 0, 0, a.lookError("look up the stream", err)
+		return "", 0, 0, a.lookError("look up the stream", err)
 	}
 	if config := stream.CachedInfo().Config; !config.AllowAtomicPublish {
-		return 0, 0, fmt.Errorf(
+		return "", 0, 0, fmt.Errorf(
 			"nats: stream %s does not allow atomic batches: set AllowAtomicPublish (allow_atomic), which needs NATS 2.12 or newer "+
 				"(this server: %s)",
 			a.config.Stream, a.nc.ConnectedServerVersion(),
 		)
 	} else if config.NoAck || !covers(config.Subjects, a.config.Prefix) {
-		return 0, 0, fmt.Errorf("nats: stream %s: subjects %q must include %s.>, and no_ack "+
+		return "", 0, 0, fmt.Errorf("nats: stream %s: subjects %q must include %s.>, and no_ack "+
 			"must be off", a.config.Stream, config.Subjects, a.config.Prefix)
 	} else if config.Retention != jetstream.LimitsPolicy {
 		// The last record would be older than those that were taken: they would leave once more.
-		return 0, 0, fmt.Errorf("nats: stream %s: retention %s: limits is needed, or the last records could be removed before "+
+		return "", 0, 0, fmt.Errorf("nats: stream %s: retention %s: limits is needed, or the last records could be removed before "+
 			"others", a.config.Stream, config.Retention)
 	}
 	msg, err := stream.GetLastMsgForSubject(ctx, a.filter(shard))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		info, err := stream.Info(ctx)
 		if err != nil {
-			return 0, 0, a.lookError("read the state of stream", err)
+			return "", 0, 0, a.lookError("read the state of stream", err)
 		}
-		return 0, max(info.State.FirstSeq, 1) - 1, nil
+		return "", 0, max(info.State.FirstSeq, 1) - 1, nil
 	}
 	if err != nil {
-		return 0, 0, a.lookError("read the last message of stream", err)
+		return "", 0, 0, a.lookError("read the last message of stream", err)
 	}
-	if position, err = positionOf(record(&nats.Msg{Subject: msg.Subject, Header: msg.Header, Data: msg.Data})); err != nil {
-		return 0, 0, fmt.Errorf(
+	last := record(&nats.Msg{Subject: msg.Subject, Header: msg.Header, Data: msg.Data})
+	if position, err = positionOf(last); err != nil {
+		return "", 0, 0, fmt.Errorf(
 			"nats: message %d of stream %s, on %s, is not a relay's record: only relays may publish to this stream", msg.Sequence,
 			a.config.Stream, msg.Subject,
 		)
 	}
-	return position, msg.Sequence, nil
+	return last.ID, position, msg.Sequence, nil
 }
 
 // positionOf reads the position of a record in binary or structured mode.

@@ -83,6 +83,8 @@ func logRelayMutants() []mutant {
 		{"log forwarder: appends without a fence", notFenced(), perRelay("TestAZombieIsFenced"), `is there twice|comes after`},
 		{"log forwarder: ignores the broker's last record", in("relay.shard.locate", replace("s.sub.Mark == int64(revision)", "s.sub.Mark >= 0")),
 			perRelay("TestAKillBetweenAppendAndMove"), `is there twice|comes after`},
+		{"log forwarder: continues after another's record", in("shard.last", replace("!s.wrote(id)", "!s.wrote(id) && false")),
+			perRelay("TestANewNameBesideTheRecordsOfAnother"), `got error <nil>, want that the records`},
 		{"log forwarder: a leased shard is free",
 			in("leaseSubscription", text("AND (owner = ?0 OR leased_until IS NULL", "AND (1 = 1 OR owner = ?0 OR leased_until IS NULL")),
 			inStore("TestStore/postgres/leases_of_subscriptions"), `by another`},
@@ -100,5 +102,6 @@ func logRelayMutants() []mutant {
 func notFenced() mistake {
 	const appended = "s.appender.Append(ctx, s.number, uint64(before), records)"
 	return in("shard.appendAll", replace("return "+appended, "revision, err := "+appended+"; if errors.Is(err, broker.ErrSequenceConflict) { "+
-		"_, last, _ := s.appender.Last(ctx, s.number); revision, err = s.appender.Append(ctx, s.number, last, records) }; return revision, err"))
+		"_, _, last, _ := s.appender.Last(ctx, s.number); "+
+		"revision, err = s.appender.Append(ctx, s.number, last, records) }; return revision, err"))
 }

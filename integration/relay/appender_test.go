@@ -49,15 +49,16 @@ func (s *shelf) Publish(context.Context, []broker.Record) []error {
 }
 
 // Last implements broker.Appender.
-func (s *shelf) Last(_ context.Context, shard int) (position int64, revision uint64, err error) {
+func (s *shelf) Last(_ context.Context, shard int) (id string, position int64, revision uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.newest[shard] == 0 {
-		return 0, s.removed, nil
+		return "", 0, s.removed, nil
 	}
 	all := s.shards[shard]
-	position, err = strconv.ParseInt(all[len(all)-1].Attributes["sequence"], 10, 64)
-	return position, s.newest[shard], err
+	last := all[len(all)-1]
+	position, err = strconv.ParseInt(last.Attributes["sequence"], 10, 64)
+	return last.ID, position, s.newest[shard], err
 }
 
 // Append implements broker.Appender.

@@ -150,7 +150,7 @@ type stalls struct {
 }
 
 // Last implements broker.Appender.
-func (s *stalls) Last(ctx context.Context, shard int) (position int64, revision uint64, err error) {
+func (s *stalls) Last(ctx context.Context, shard int) (id string, position int64, revision uint64, err error) {
 	if s.asked.Add(1) > 1 {
 		<-s.goOn
 	}
@@ -170,7 +170,7 @@ func TestAProcessBehindTheCheckpointHaltsNothing(t *testing.T) {
 		from.deposit(1, 1)
 		all := from.amounts()["account-0"] // which numbers them
 		for i := range all {
-			if _, err := s.append(0, uint64(i), []broker.Record{{ID: fmt.Sprint(i),
+			if _, err := s.append(0, uint64(i), []broker.Record{{ID: fmt.Sprintf("%d/bank/ledger", i),
 				Attributes: map[string]string{"sequence": fmt.Sprint(i + 1)}}}); err != nil {
 				t.Fatal(err)
 			}

@@ -64,8 +64,12 @@ func TestAppendsAreFenced(t *testing.T) {
 	at, a := newShelf(t, brokers.StartNATS(t, 1), 1)
 	want := func(shard int, position int64, revision uint64) {
 		t.Helper()
-		if p, m, err := a.Last(t.Context(), shard); p != position || m != revision || err != nil {
-			t.Errorf("last of shard %d: got position %d, revision %d, %v, want %d and %d", shard, p, m, err, position, revision)
+		id := ""
+		if position > 0 {
+			id = fmt.Sprint(position)
+		}
+		if got, p, m, err := a.Last(t.Context(), shard); got != id || p != position || m != revision || err != nil {
+			t.Errorf("last of shard %d: got id %q, position %d, revision %d, %v, want %q, %d and %d", shard, got, p, m, err, id, position, revision)
 		}
 	}
 	want(0, 0, 0)
@@ -143,7 +147,7 @@ func TestStreamsThatAreNoLog(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		_, _, err = a.Last(t.Context(), 0)
+		_, _, _, err = a.Last(t.Context(), 0)
 		return err
 	}
 	wantText(t, "no atomic batches", of(at.name, at.name+".log"), "AllowAtomicPublish", "2.12")
@@ -152,7 +156,7 @@ func TestStreamsThatAreNoLog(t *testing.T) {
 	shelf, a := newShelf(t, servers, 1)
 	wantText(t, "other subjects", of(shelf.name, "elsewhere"), "must include")
 	testapp.OK(t, testapp.Second(shelf.js.Publish(t.Context(), shelf.name+".log.0.x", []byte("hello"))))
-	_, _, err := a.Last(t.Context(), 0)
+	_, _, _, err := a.Last(t.Context(), 0)
 	wantText(t, "another program's message", err, "not a relay's record")
 	if _, err := at.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "WORK", Subjects: []string{"work.>"},
 		AllowAtomicPublish: true, Retention: jetstream.WorkQueuePolicy}); err != nil {
@@ -174,7 +178,7 @@ func TestAnAppenderWithoutItsServer(t *testing.T) {
 	if !errors.Is(err, broker.ErrUnavailable) || time.Since(begun) > 2*timeout {
 		t.Errorf("append: got %v after %s, want ErrUnavailable", err, time.Since(begun))
 	}
-	if _, _, err := a.Last(t.Context(), 0); !errors.Is(err, broker.ErrUnavailable) {
+	if _, _, _, err := a.Last(t.Context(), 0); !errors.Is(err, broker.ErrUnavailable) {
 		t.Errorf("last: got %v, want ErrUnavailable", err)
 	}
 }

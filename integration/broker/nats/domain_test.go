@@ -63,7 +63,7 @@ func TestAnAppenderBeyondALeafNode(t *testing.T) {
 	if _, err := a.Append(t.Context(), 0, 0, numbered(51, 52)); err == nil {
 		t.Error("append after a stale revision: got nil, want an error")
 	}
-	if position, last, err := a.Last(t.Context(), 0); position != 50 || last != revision || err != nil {
+	if _, position, last, err := a.Last(t.Context(), 0); position != 50 || last != revision || err != nil {
 		t.Errorf("the last record: got %d with revision %d, error %v, want 50 with %d", position, last, err, revision)
 	}
 }

@@ -150,7 +150,7 @@ func TestTwoServicesWithARelayOfOneName(t *testing.T) {
 // loses is an appender whose answers are lost at times, as with a kill behind the append.
 type loses struct{ broker.Publisher }
 
-func (l loses) Last(ctx context.Context, shard int) (int64, uint64, error) {
+func (l loses) Last(ctx context.Context, shard int) (string, int64, uint64, error) {
 	return l.Publisher.(broker.Appender).Last(ctx, shard)
 }
 
