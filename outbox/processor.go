@@ -131,9 +131,10 @@ func (p *Processor) Check(ctx context.Context) error { return p.engine.Check(ctx
 // messages of these consumers. For a consumer of batches it claims all due messages, up to a batch,
 // for one call.
 //
-// ran is false if no message was due, another process claimed it, or a circuit, a limit or a rate
-// blocks it. ProcessNext returns database errors, or an error that names a consumer that is not
-// registered. The consumer's own error is stored with its message, as in Run.
+// ran is false if no message is due, or if each that is due is claimed by another process, locked by a
+// transaction, or blocked by a circuit, a limit or a rate. ProcessNext returns database errors, or an
+// error that names a consumer that is not registered. The consumer's own error is stored with its
+// message, as in Run.
 //
 // The chain runs on the caller's goroutine; for a batch it runs on one goroutine per message. The
 // consumer's function runs on a goroutine that ends before ProcessNext returns, unless it is

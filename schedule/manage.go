@@ -62,11 +62,7 @@ func (s *Scheduler) Resume(ctx context.Context, db bus.Handle, id int64) error {
 		if !row.Paused {
 			return store.ScheduleChange{Paused: new(false)}, nil
 		}
-		from := now
-		if last := row.LastFiredAt.Time; last.After(now) && !counts(row.CronExpression) {
-			from = last
-		}
-		next, err := nextFire(row.CronExpression, row.CronTimezone, from)
+		next, err := firstFire(row, row.CronExpression, row.CronTimezone, now)
 		return store.ScheduleChange{Paused: new(false), AvailableAfter: next}, err
 	})
 }
@@ -81,17 +77,17 @@ func (s *Scheduler) Trigger(ctx context.Context, db bus.Handle, id int64) error 
 }
 
 // UpdateSchedule sets the expression and zone of a schedule. It next fires at their first fire time
-// after now. A [Scheduler.Trigger] that has not fired yet is cancelled. It clears LastError, and a
-// paused schedule stays paused. A program that writes the schedule by [Name] at boot overwrites the
-// change.
+// after now and after its last fire, as in [Scheduler.Resume]. A [Scheduler.Trigger] that has not
+// fired yet is cancelled. It clears LastError, and a paused schedule stays paused. A program that
+// writes the schedule by [Name] at boot overwrites the change.
 //
 // It returns [ErrExpression] before it accesses the database, and [ErrNotFound].
 func (s *Scheduler) UpdateSchedule(ctx context.Context, db bus.Handle, id int64, expression, zone string) error {
 	if err := checkExpression(expression, zone); err != nil {
 		return fmt.Errorf("schedule: update schedule %d: %w", id, err)
 	}
-	return s.change(ctx, db, "update schedule", id, func(_ store.Schedule, now time.Time) (store.ScheduleChange, error) {
-		next, err := nextFire(expression, zone, now)
+	return s.change(ctx, db, "update schedule", id, func(row store.Schedule, now time.Time) (store.ScheduleChange, error) {
+		next, err := firstFire(row, expression, zone, now)
 		return store.ScheduleChange{CronExpression: expression, CronTimezone: zone, AvailableAfter: next, Ran: true, Error: new("")}, err
 	})
 }

@@ -71,6 +71,15 @@ func nextFire(expression, zone string, from time.Time) (time.Time, error) {
 	return firstAfter(parsed, location, from)
 }
 
+// firstFire returns the next fire time of a schedule that gets the expression and zone now. After its
+// last fire the clock may have been set back: no scheduled time fires twice, but @every counts from now.
+func firstFire(row store.Schedule, expression, zone string, now time.Time) (time.Time, error) {
+	if last := row.LastFiredAt.Time; last.After(now) && !counts(expression) {
+		now = last
+	}
+	return nextFire(expression, zone, now)
+}
+
 func firstAfter(expression cron.Expression, zone *time.Location, from time.Time) (time.Time, error) {
 	next, err := expression.Next(from, zone)
 	if err == nil && next.UTC().Year() > 9999 { // databases cannot store later years

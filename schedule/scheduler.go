@@ -100,7 +100,8 @@ func Tag(tag string) Option {
 // [Scheduler.UpdateSchedule] and [Scheduler.UpdatePayload]. It clears LastError. It keeps the id,
 // the time of the last fire, and whether the schedule is paused. It keeps the next fire time if
 // expression and zone are the same, unless the zone's rules have changed since; otherwise the next
-// fire is the first of the new expression. A [Scheduler.Trigger] that has not fired yet stays.
+// fire is the first of the new expression, as in [Scheduler.UpdateSchedule]. A [Scheduler.Trigger]
+// that has not fired yet stays.
 func Name(name string) Option {
 	return func(s *Schedule) error {
 		if s.Name = name; name == "" {
@@ -195,14 +196,14 @@ func (s *Scheduler) write(
 	return id, nil
 }
 
-// save writes a schedule with its first fire after now. A schedule that exists with this expression
+// save writes a schedule with its [firstFire]. A schedule that exists with this expression
 // and zone keeps its next fire time, unless that is [stale].
 func (s *Scheduler) save(ctx context.Context, st *store.Store, tx bun.Tx, row store.Schedule) (int64, error) {
 	old, now, err := s.replaced(ctx, st, tx, row.Name)
 	if err != nil {
 		return 0, err
 	}
-	next, err := nextFire(row.CronExpression, row.CronTimezone, now)
+	next, err := firstFire(old, row.CronExpression, row.CronTimezone, now)
 	if err != nil {
 		return 0, err
 	}
@@ -217,14 +218,14 @@ func (s *Scheduler) save(ctx context.Context, st *store.Store, tx bun.Tx, row st
 
 // stale reports whether a schedule's next fire time has to be set anew, to next: the rules of its
 // zone have changed since, or the clock that @every counts by was set back. One that is due stays.
-// So does an occurrence behind next: the fire times up to it have fired, or the clock was set back.
+// So does an occurrence behind next: the clock was set back.
 func stale(row store.Schedule, now, next time.Time) bool {
 	at := row.AvailableAfter.Time
 	if counts(row.CronExpression) {
 		return at.After(next)
 	}
 	again, err := nextFire(row.CronExpression, row.CronTimezone, at.Add(-1))
-	return err == nil && at.After(now) && !again.Equal(at) && !row.LastFiredAt.After(next)
+	return err == nil && at.After(now) && !again.Equal(at)
 }
 
 // counts reports whether an expression counts from its last fire, as @every does, rather than by the calendar.

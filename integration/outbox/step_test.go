@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -377,5 +378,51 @@ func TestStepLeavesWhatOthersHaveLocked(t *testing.T) {
 	testapp.OK(t, tx.Rollback())
 	if n := steps(t.Context(), a, p); n != 1 {
 		t.Errorf("steps afterwards: got %d, want 1", n)
+	}
+}
+
+// TestStepRunsWhatIsBesideLockedMessages: an open transaction locks the oldest message, which is another consumer's,
+// as one does that has replaced it.
+// Promise: held-up
+func TestStepRunsWhatIsBesideLockedMessages(t *testing.T) {
+	t.Parallel()
+	const prioritized, batched = "prioritized", "batched"
+	options := map[string][]bus.ConsumerOption{"ordered": {bus.Ordered(bus.BlockKey)}, "rated": {bus.RateLimit(1, time.Hour, 1)},
+		prioritized: {bus.Prioritized(time.Hour)}}
+	test := func(t *testing.T, db *bun.DB, locked, beside string) {
+		var runs atomic.Int64
+		first := bus.Consume("locked", func(context.Context, order) error { return nil }, options[locked]...)
+		if locked == batched {
+			first = bus.ConsumeBatch("locked", func(context.Context, []order) error { return nil })
+		}
+		second := bus.Consume("beside", func(context.Context, refund) error { runs.Add(1); return nil }, options[beside]...)
+		if beside == batched {
+			second = bus.ConsumeBatch("beside", func(context.Context, []refund) error { runs.Add(1); return nil })
+		}
+		a := testapp.New(t, db, first, second)
+		a.Produce(order{ID: "1"})
+		id := a.Pending()[0].ID
+		a.Produce(refund{ID: "2"}, outbox.OrderingKey("customer"))
+		tx := testapp.Must[bun.Tx](t)(db.BeginTx(t.Context(), nil))
+		defer tx.Rollback() //nolint:errcheck // it only holds
+		testapp.OK(t, testapp.Second(tx.NewRaw("SELECT 1 FROM consumer_messages WHERE id = ? FOR UPDATE", id).Exec(t.Context())))
+		p := newProcessor(a, testapp.Fast())
+		if n := steps(t.Context(), a, p); n != 1 || runs.Load() != 1 {
+			t.Errorf("beside the lock: got %d steps and %d runs, want one", n, runs.Load())
+		}
+		testapp.OK(t, tx.Rollback())
+		if n := steps(t.Context(), a, p); n != 1 || !a.Empty() {
+			t.Errorf("without the lock: got %d steps, left %+v, want one and nothing", n, a.Pending())
+		}
+	}
+	for _, kinds := range [][2]string{{"plain", "plain"}, {"plain", "ordered"}, {"plain", batched}, {"plain", "rated"}, {"plain", prioritized},
+		{batched, "plain"}, {"rated", "plain"}, {"rated", "ordered"}, {prioritized, batched}} {
+		t.Run(strings.Join(kinds[:], " and "), func(t *testing.T) {
+			t.Parallel()
+			t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, testdb.Postgres(t), kinds[0], kinds[1]) })
+			if !slices.Contains(kinds[:], prioritized) { // MariaDB has none
+				t.Run("mariadb", func(t *testing.T) { t.Parallel(); test(t, testdb.MariaDB(t), kinds[0], kinds[1]) })
+			}
+		})
 	}
 }

@@ -127,24 +127,42 @@ func TestAnOlderReleaseDoesNotDelayWhatANewerOneCanFire(t *testing.T) {
 	})
 }
 
-// TestAResumeRepeatsNoFire: the database's clock was set back since the last fire, for which only @every fires again.
-func TestAResumeRepeatsNoFire(t *testing.T) {
+// TestAClockSetBackRepeatsNoFire: the database's clock was set back since the last fire, for which only @every fires again.
+// Promise: schedule-once
+func TestAClockSetBackRepeatsNoFire(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		x := &refusing{app: testapp.New(t, db, testapp.Consumed("c"))}
-		s, ctx := x.Scheduler(), t.Context()
-		for expression, again := range map[string]bool{"@hourly": false, "@every 1h": true} {
-			id := testapp.Must[int64](t)(s.Create(ctx, db, order{}, expression, "UTC"))
-			first := testapp.Must[schedule.Schedule](t)(s.Get(ctx, db, id)).NextFire
-			x.setTimes(first.Add(time.Hour), first.Add(time.Second))
-			testapp.OK(t, pauseAndResume(x, s, id))
-			got := testapp.Must[schedule.Schedule](t)(s.Get(ctx, db, id)).NextFire
-			if got.Before(first.Add(time.Minute)) != again || got.After(first.Add(time.Hour)) {
-				t.Errorf("%s: got the next fire at %s after one for %s, want it repeated: %t", expression, got, first, again)
-			}
-			testapp.OK(t, s.DeleteByID(ctx, db, id))
-		}
-	})
+	type changing func(x *refusing, s *schedule.Scheduler, id int64, expression string) error
+	for name, change := range map[string]changing{
+		"resumed": func(x *refusing, s *schedule.Scheduler, id int64, _ string) error { return pauseAndResume(x, s, id) },
+		"updated": func(x *refusing, s *schedule.Scheduler, id int64, expression string) error {
+			return s.UpdateSchedule(x.Context(), x.DB, id, expression, "UTC")
+		},
+		"written": func(x *refusing, s *schedule.Scheduler, _ int64, expression string) error {
+			return testapp.Second(s.Upsert(x.Context(), x.DB, order{}, expression, "UTC", schedule.Name("n")))
+		},
+		"declared": func(x *refusing, s *schedule.Scheduler, _ int64, expression string) error {
+			return s.Sync(x.Context(), x.DB, "set", schedule.Spec{Name: "n", Payload: order{}, Expression: expression, Zone: "UTC"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, db *bun.DB) {
+				x := &refusing{app: testapp.New(t, db, testapp.Consumed("c"))}
+				s, ctx := x.Scheduler(), t.Context()
+				for expression, changed := range map[string]string{"@hourly": "0 0 * * * MON-SUN", "@every 1h": "@every 60m"} {
+					id := testapp.Must[int64](t)(s.Upsert(ctx, db, order{}, expression, "UTC", schedule.Name("n")))
+					first := testapp.Must[schedule.Schedule](t)(s.Get(ctx, db, id)).NextFire
+					x.setTimes(first.Add(time.Hour), first.Add(time.Second))
+					testapp.OK(t, change(x, s, id, changed))
+					got, again := testapp.Must[schedule.Schedule](t)(s.Get(ctx, db, id)).NextFire, expression == "@every 1h"
+					if got.Before(first.Add(time.Minute)) != again || got.After(first.Add(time.Hour)) {
+						t.Errorf("%s: got the next fire at %s after one for %s, want it repeated: %t", expression, got, first, again)
+					}
+					testapp.OK(t, s.DeleteByID(ctx, db, id))
+				}
+			})
+		})
+	}
 }
 
 // TestATriggerFiresThoughTheClockWasSetBack: it was requested at a time that is still to come now.

@@ -159,33 +159,34 @@ func (r *run) processNext(ctx context.Context, consumers []string) (ran bool, er
 	return true, nil
 }
 
-// claimNext claims one message. If its consumer's rate is spent, or a transaction locks what has
-// crashed, it looks for another.
+// claimNext claims one message. If a claim brings none, since transactions lock what is due, another
+// process was first, or a rate is spent, it looks for a message of other consumers.
 func (r *run) claimNext(wants []store.Want) (bool, error) {
+	left := wants
 	for clean := false; ; {
-		wants = r.dispatcher.withoutOpenCircuits(wants)
-		request, ok, err := r.nextRequest(wants, clean)
+		left = r.dispatcher.withoutOpenCircuits(left)
+		request, ok, err := r.nextRequest(left, clean)
 		if err != nil {
 			return false, err
 		}
 		if !ok {
-			return r.claimKeyed(wants)
+			return r.claimKeyed(r.dispatcher.withoutOpenCircuits(wants))
 		}
 		claimed, err := r.claimer.claim(claimPlan{request: request})
 		if err != nil {
 			r.inFlight.unknown.Store(true) // it may have been committed
 			return false, err
 		}
-		switch {
-		case len(claimed.Messages) > 0:
+		if len(claimed.Messages) > 0 {
 			return true, nil
-		case request.Select != store.Clean:
+		}
+		if request.Select != store.Clean {
 			clean = true
 			continue
-		case claimed.Wait == 0:
-			return false, nil
 		}
-		wants = slices.DeleteFunc(slices.Clone(wants), func(w store.Want) bool { return w.Consumer == request.Wants[0].Consumer })
+		left = slices.DeleteFunc(left, func(w store.Want) bool {
+			return slices.ContainsFunc(request.Wants, func(tried store.Want) bool { return w.Consumer == tried.Consumer })
+		})
 	}
 }
 
