@@ -33,6 +33,8 @@ func mariaSettleMutants() []mutant {
 			`fence, (release|another owner|a foreign claim)`},
 		{"MariaDB: an ended transaction is committed", in("mariadb.database.Intact", text("RELEASE SAVEPOINT", "SELECT 1 AS")),
 			inOutbox("TestMariaDBTransactionThatEndsEarly"), `effects: got those of attempts that add up to`},
+		{"MariaDB: a group goes on in an ended transaction", in("mariadb.database.Savepoint", never("err != nil")),
+			inOutbox("TestMariaDBTransactionOfAGroupThatEndsEarly"), `got effects in attempts \[1 1\]`},
 		{"MariaDB: free insert ids are read from a snapshot", in("mariadb.reservedSQL", text("LOCK IN SHARE MODE", "")),
 			inOutbox("TestReservedInsertIDsAreFree"), `want a duplicate`},
 		{"MariaDB: a key is free once its first message is settled",

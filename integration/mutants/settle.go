@@ -64,6 +64,8 @@ func transactionMutants() []mutant {
 			inOutbox("TestAFailureInAGroupChargesOneMessage"), `message 7: got effects in attempts \[`},
 		{"tx: a group succeeds although its commit failed", in("group.settle", replace("g.oneByOne(s.done)", "answer(s.done, nil)")),
 			inOutbox("TestOnlyTheMemberThatBreaksItsGroupIsCharged"), `message \d+: got effects in attempts \[\]`},
+		{"tx: one missing message proves a lost commit", in("transactor.afterLostCommit", replace("tasks[1:]", "nil")),
+			inOutbox("TestALostCommitRunsTheNeighboursOfAReplacedMessage"), `want those of the neighbours`},
 		{"tx: a partly failed batch is committed",
 			in("group.tryBatch", within("case partlyFailed: …", replace("own.rollback()", "_ = own.tx.Commit()"))),
 			inOutbox("TestTransactionalBatches/sqlite"), `want one in attempt`},

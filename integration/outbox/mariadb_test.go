@@ -165,6 +165,24 @@ func TestMariaDBTransactionThatEndsEarly(t *testing.T) {
 	}
 }
 
+// TestMariaDBTransactionOfAGroupThatEndsEarly: a deadlock whose error a handler hides ends the transaction of its group. The
+// handlers after it must not write outside of any transaction.
+// Promise: exactly-once
+func TestMariaDBTransactionOfAGroupThatEndsEarly(t *testing.T) {
+	t.Parallel()
+	a := grouped(t, testdb.MariaDB(t), 20, func(ctx context.Context, tx bun.Tx, o order) error {
+		if m, _ := bus.MessageFromContext(ctx); o.N == 7 && m.Attempt == 1 {
+			_, err := tx.NewRaw("ROLLBACK").Exec(ctx) // as by a deadlock
+			return err
+		}
+		return nil
+	})
+	r := a.Start(once())
+	testapp.Eventually(t, "all are settled", a.Empty)
+	r.MustStop()
+	requireEffects(a, 20, map[string]string{"7": "[2]"})
+}
+
 // keyed runs a processor that has run message k, whose insert id an open transaction has
 // met: its outcome cannot be written.
 func keyed(t *testing.T, config outbox.ProcessorConfig, consumers ...bus.Consumer) (a *app, r *testapp.Running, tx bun.Tx,

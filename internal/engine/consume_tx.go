@@ -254,7 +254,7 @@ func (t *consumerTx) commit(tasks []*task) error {
 		if t.wakeups != nil {
 			t.wakeups.Abandon() // a message that was replaced meanwhile is gone as well, so nothing is handed over
 		}
-		return t.transactor.afterLostCommit(context.WithoutCancel(t.ctx), tasks[0], err)
+		return t.transactor.afterLostCommit(context.WithoutCancel(t.ctx), tasks, err)
 	}
 	return ofTransaction("commit", err)
 }
@@ -307,10 +307,12 @@ func (t *consumerTx) replacedSince(ctx context.Context, tasks []*task, missing i
 	return nil
 }
 
-// afterLostCommit finds out whether a commit with a lost answer succeeded.
-func (tr *transactor) afterLostCommit(ctx context.Context, t *task, lost error) error {
+// afterLostCommit finds out whether a commit with a lost answer succeeded. Then none of its messages
+// exists. A missing one proves nothing about the others: after a rollback a producer may replace it.
+func (tr *transactor) afterLostCommit(ctx context.Context, tasks []*task, lost error) error {
 	retry := outage.NewRetry()
-	for {
+	for len(tasks) > 0 {
+		t := tasks[0]
 		look, cancel := context.WithTimeout(ctx, statementTimeout)
 		exists, err := tr.store.Claims.Exists(look, tr.db, t.row.ID)
 		cancel()
@@ -318,7 +320,8 @@ func (tr *transactor) afterLostCommit(ctx context.Context, t *task, lost error) 
 		case err == nil && exists:
 			return ofTransaction("commit", lost)
 		case err == nil:
-			return nil
+			tasks = tasks[1:]
+			continue
 		}
 		if !outage.Pause(t.lease.ctx, retry.NextBackOff()) {
 			// The lease is gone. Releasing writes nothing to the message, so it is right either
@@ -326,6 +329,7 @@ func (tr *transactor) afterLostCommit(ctx context.Context, t *task, lost error) 
 			return &bus.OutcomeError{Outcome: bus.Released, Err: fmt.Errorf("outbox: commit with unknown outcome: %w", lost)}
 		}
 	}
+	return nil
 }
 
 // rollback ends a failed transaction, and reports whether that worked.

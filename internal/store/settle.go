@@ -121,15 +121,15 @@ func (s *ClaimStore) Replaced(ctx context.Context, tx bun.IDB, id int64, insertI
 	return there > 0, err
 }
 
-// Savepoint marks the state of a transaction for [ClaimStore.Undo]. It hides the one before.
+// Savepoint marks the state of a fenced transaction for [ClaimStore.Undo]. It hides the one before.
+// It returns an error if the transaction has ended and later statements would commit by themselves.
 func (s *ClaimStore) Savepoint(ctx context.Context, tx bun.IDB) error {
-	_, err := tx.NewRaw(`SAVEPOINT asyncmonolith`).Exec(ctx)
-	return err
+	return s.dialect.Savepoint(ctx, tx)
 }
 
 // Undo rolls back to the savepoint, which remains.
 func (s *ClaimStore) Undo(ctx context.Context, tx bun.IDB) error {
-	_, err := tx.NewRaw(`ROLLBACK TO SAVEPOINT asyncmonolith`).Exec(ctx)
+	_, err := tx.NewRaw(`ROLLBACK TO SAVEPOINT ` + dialect.Savepoint).Exec(ctx)
 	return err
 }
 

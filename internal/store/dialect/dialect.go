@@ -101,6 +101,9 @@ type Dialect interface {
 	// Interrupt ends the current statement of a transaction. It spares a session that is in another
 	// transaction by now.
 	Interrupt(ctx context.Context, db *bun.DB, session Session, ended time.Time) error
+	// Savepoint sets the [Savepoint] again. It returns an error if the fenced transaction has ended
+	// and later statements would commit by themselves.
+	Savepoint(ctx context.Context, tx bun.IDB) error
 	// Remove deletes messages of the session's transaction and returns how many.
 	Remove(ctx context.Context, tx bun.IDB, session Session, ids []int64) (int, error)
 

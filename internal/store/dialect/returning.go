@@ -36,6 +36,16 @@ func (r *Returning) Usable(ctx context.Context, tx bun.IDB) bool {
 	return err == nil
 }
 
+// Savepoint is the name of the savepoint to which a failed message of a group is rolled back.
+const Savepoint = `asyncmonolith`
+
+// Savepoint implements [Dialect]. Outside of a transaction PostgreSQL refuses it. On SQLite it begins
+// one, which is not committed: see Intact.
+func (r *Returning) Savepoint(ctx context.Context, tx bun.IDB) error {
+	_, err := tx.NewRaw(`SAVEPOINT ` + Savepoint).Exec(ctx)
+	return err
+}
+
 // Remove implements [Dialect].
 func (r *Returning) Remove(ctx context.Context, tx bun.IDB, session Session, ids []int64) (int, error) {
 	before, args := r.AsBegun(session)

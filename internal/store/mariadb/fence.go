@@ -25,7 +25,7 @@ const claimsSQL = `SELECT id, message_ids, CONNECTION_ID() AS pid, DATABASE() AS
 // fencePoint marks that the transaction in which messages were fenced is still the same. A deadlock
 // ends a transaction here, and so does a statement that changes a table; later statements would be
 // written outside of any.
-const fencePoint = `fence_of_asyncmonolith`
+const fencePoint = dialect.Savepoint
 
 // Fence locks the messages and then reads their claims. It sees what was committed before the
 // locks, and after that the messages cannot be claimed.
@@ -82,6 +82,16 @@ func (m *database) Intact(ctx context.Context, tx bun.IDB) error {
 		return fmt.Errorf("the transaction ended early, by the function, a deadlock or a statement that commits: %w", err)
 	}
 	return nil
+}
+
+// Savepoint moves the savepoint of the fence. To set one succeeds outside of any transaction, to
+// release it does not.
+func (m *database) Savepoint(ctx context.Context, tx bun.IDB) error {
+	if err := m.Intact(ctx, tx); err != nil {
+		return err
+	}
+	_, err := tx.NewRaw(`SAVEPOINT ` + fencePoint).Exec(ctx)
+	return err
 }
 
 // Remove finds nothing once a function has changed to another database, where tables of the same

@@ -140,12 +140,14 @@ func fenceSeveral(k *kit) {
 
 func undoPart(k *kit) {
 	ids := k.add("c", 3)
+	f := fenceOf(k.take("a", "c", ids...), 0, "a")
 	remove := func(ctx context.Context, tx bun.Tx, id int64) error {
 		_, err := k.store.Claims.Remove(ctx, tx, store.Session{}, id)
 		return err
 	}
 	err := k.inTx(func(ctx context.Context, tx bun.Tx) error {
-		return errors.Join(
+		_, err := k.store.Claims.Fence(ctx, tx, f)
+		return errors.Join(err,
 			k.store.Claims.Savepoint(ctx, tx), remove(ctx, tx, ids[0]),
 			k.store.Claims.Savepoint(ctx, tx), remove(ctx, tx, ids[1]), k.store.Claims.Undo(ctx, tx),
 			remove(ctx, tx, ids[2]), k.store.Claims.Undo(ctx, tx))
