@@ -126,12 +126,14 @@ func (r *reader) understand(ctx context.Context, record broker.Record) (arrival,
 		if name := unknownConsumer(r.registry, m); name != "" {
 			a.unknown = consumerOf(e.Attributes["type"], name)
 			err = fmt.Errorf("the record is for consumer %q, which is not registered for payload %q here", cloudevents.Short(name), payloadType)
+		} else {
+			err = r.key(ctx, m)
 		}
 	}
 	switch {
 	case access.Obsolete(err):
 		return a, nil
-	case err == nil && r.newer(m):
+	case access.IsNewer(err), err == nil && r.receiver.appends && m.Schema > r.newest(payloadType):
 		err = &newerError{eventType: e.Attributes["type"], schema: m.Schema}
 	case err == nil:
 		a.accept(m, e, r.receiver.replay)
@@ -139,15 +141,21 @@ func (r *reader) understand(ctx context.Context, record broker.Record) (arrival,
 	return a, err
 }
 
-// newer reports whether a payload has a schema that this process does not know, and would have to be
-// decoded: to be appended to the log, or for its key. Otherwise its message waits for a newer
-// process.
-func (r *reader) newer(m *bus.Message) bool {
-	if m.Schema <= r.newest(m.PayloadType) {
-		return false
+// key sets a message's key from its payload if a consumer needs one, since an obsolete payload or
+// one of an unknown schema has none. For the newest schema, it leaves that to the producer.
+func (r *reader) key(ctx context.Context, m *bus.Message) error {
+	keyed := func(c bus.Consumer) bool { config := c.Config(); return access.Keyed(&config) }
+	if m.OrderingKey != "" || m.Schema == r.newest(m.PayloadType) ||
+		!slices.ContainsFunc(access.ConsumersOf(r.registry, m.PayloadType), keyed) {
+		return nil
 	}
-	keyed := *m
-	return r.receiver.appends || access.IsNewer(access.SetKey(r.registry, &keyed))
+	own := *m // an abandoned call may still write it
+	key, err := ask(ctx, r, "OrderingKey", func(context.Context) (string, error) {
+		err := access.SetKey(r.registry, &own)
+		return own.OrderingKey, err
+	})
+	m.OrderingKey = key
+	return err
 }
 
 // accept makes a record's event its message.

@@ -66,8 +66,9 @@ func MarkAsReplay() Option {
 // among them specversion, id, source and type. A record for which fn returns an error is parked. If
 // the returned record has neither attributes nor body, the record is acknowledged and ignored. If
 // fn does not return within 5 s, the batch is returned to the broker and redelivered; the second
-// time the record is parked. While four such calls still run, the receiver accepts no batch. fn must
-// not change the record's maps.
+// time the record is parked. While four such calls still run, the receiver accepts no batch; while
+// four calls for parked records still run, parked records are snoozed. fn must not change the
+// record's maps.
 func MapRecord(fn func(broker.Record) (broker.Record, error)) Option {
 	return func(r *receiver) {
 		r.mapping = fn

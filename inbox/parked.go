@@ -11,6 +11,7 @@ import (
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/eventlog"
+	"github.com/asyncmonolith/asyncmonolith-go/internal/isolate"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/store"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/txn"
 )
@@ -45,21 +46,16 @@ func (a *acceptor) park(ctx context.Context, tx bun.Tx, rows []store.NewMessage)
 // retryDelay is how long a parked record is snoozed in a program that does not run its receiver.
 const retryDelay = 30 * time.Second
 
-// retry tries parked records again; those that still fail are poisoned.
+// retryTimeout is more than a retry takes: MapRecord, the codec and an upcaster, then the transaction.
+const retryTimeout = 3*(readTimeout+isolate.AskGrace) + acceptTimeout + 2*statementTimeout
+
+// retry tries a parked record again; one that still fails is poisoned.
 func (r *receiver) retry(ctx context.Context, batch []*bus.Message) error {
-	failed := make(bus.BatchError)
-	for i, m := range batch {
-		w := r.attached.Load()
-		if w == nil {
-			failed[i] = bus.Snooze(retryDelay)
-		} else if err := w.acceptor.retry(ctx, m); err != nil {
-			failed[i] = err
-		}
+	w := r.attached.Load()
+	if w == nil {
+		return bus.Snooze(retryDelay)
 	}
-	if len(failed) == 0 {
-		return nil
-	}
-	return failed
+	return w.retrier.retry(ctx, batch[0]) // its BatchSize is 1
 }
 
 func (a *acceptor) retry(ctx context.Context, m *bus.Message) error {
@@ -69,17 +65,19 @@ func (a *acceptor) retry(ctx context.Context, m *bus.Message) error {
 	}
 	wrap := func(err error) error { return fmt.Errorf("inbox: receiver %q: %w", a.receiver.name, err) }
 	one, err := a.reader.read(ctx, record)
-	if _, newer := errors.AsType[*newerError](err); newer {
+	switch _, newer := errors.AsType[*newerError](err); {
+	case newer:
 		return bus.Snooze(retryDelay)
-	}
-	switch {
-	case err != nil:
-		return wrap(err)
-	case one.message == nil:
+	case err == nil && one.message == nil:
 		return a.retryUnaccepted(ctx, one, wrap)
+	case err == nil:
+		err = a.writeTogether(ctx, false, one)
 	}
-	err = a.writeTogether(ctx, false, one)
 	switch {
+	case errors.Is(err, isolate.ErrBusy): // nothing is known of the record
+		return bus.Snooze(retryDelay)
+	case errors.Is(err, isolate.ErrTimeout): // another attempt may leave another goroutine behind
+		return bus.Permanent(wrap(err))
 	case errors.Is(err, eventlog.ErrTombstoned): // nothing of the stream may be kept
 		return bus.Discard(wrap(err))
 	case err != nil && isInput(err):

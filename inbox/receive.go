@@ -89,15 +89,8 @@ type batch struct {
 
 func (a *acceptor) read(ctx context.Context, records []broker.Record) (b batch, err error) {
 	for _, record := range records {
-		if a.worker.state.readHungOften(record) {
-			b.arrivals = append(b.arrivals, arrival{record: record}.park(errHung))
-			continue
-		}
-		r, err := a.reader.read(ctx, record)
+		r, err := a.readOne(ctx, record)
 		if err != nil {
-			if errors.Is(err, errHung) {
-				a.worker.state.readHung(record)
-			}
 			a.worker.state.failed(err)
 			return b, fmt.Errorf("inbox: receiver %q: %w", a.receiver.name, err)
 		}
@@ -116,6 +109,17 @@ func (a *acceptor) read(ctx context.Context, records []broker.Record) (b batch, 
 		}
 	}
 	return b, nil
+}
+
+// readOne parks a record that a function has hung at before.
+func (a *acceptor) readOne(ctx context.Context, record broker.Record) (arrival, error) {
+	if !a.worker.state.readHungOften(record) {
+		r, err := a.reader.read(ctx, record)
+		if !errors.Is(err, errHung) || !a.worker.state.readHung(record) {
+			return r, err
+		}
+	}
+	return arrival{record: record}.park(errHung), nil
 }
 
 // errNotPassedOn is returned when a telemetry layer did not pass on a batch.
@@ -278,7 +282,7 @@ func (a *acceptor) writeTogether(ctx context.Context, received bool, arrivals ..
 		return f, err
 	}
 	what, timeout := "inbox: a layer, key or codec of the application", acceptTimeout+statementTimeout
-	f, err := isolate.Ask(ctx, what, &a.worker.state.abandoned, timeout, write)
+	f, err := isolate.Ask(ctx, what, a.reader.abandoned, timeout, write)
 	if err != nil {
 		return err
 	}

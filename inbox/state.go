@@ -52,10 +52,11 @@ type state struct {
 	newer    absence         // of this instance, while newer ones receive
 	returned <-chan struct{} // closed once an abandoned subscriber has returned; nil if there is none
 
-	abandoned atomic.Int32 // calls of application functions that still run
-	readHangs tally        // of functions that read a record
-	failing   tally        // transactions of one record that failed, although the database answers
-	held      string       // why the last such record is returned to the broker
+	abandoned        atomic.Int32 // calls of application functions that still run
+	abandonedRetries atomic.Int32 // the same, for parked records
+	readHangs        tally        // of functions that read a record
+	failing          tally        // transactions of one record that failed, although the database answers
+	held             string       // why the last such record is returned to the broker
 }
 
 const (
@@ -104,11 +105,12 @@ func (s *state) suspects(arrivals []arrival) bool {
 	return slices.ContainsFunc(arrivals, func(a arrival) bool { return s.failing.of(a.record) > 0 })
 }
 
-// readHung records that a function that reads a record did not return.
-func (s *state) readHung(record broker.Record) {
+// readHung records that a function that reads a record did not return, and reports whether the
+// record is to be parked.
+func (s *state) readHung(record broker.Record) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.readHangs.add(record)
+	return s.readHangs.add(record) >= mostHangs
 }
 
 // readHungOften reports whether a record is to be parked, since a function that reads it hangs.

@@ -29,6 +29,7 @@ type worker struct {
 	lease    lease
 	types    typeTable
 	acceptor acceptor
+	retrier  acceptor // of parked records: its calls that hang do not stop the receiver
 }
 
 func newWorker(s *services, r *receiver) *worker {
@@ -37,6 +38,7 @@ func newWorker(s *services, r *receiver) *worker {
 	w.lease = lease{services: s, receiver: r, state: &w.state}
 	w.types = typeTable{services: s, receiver: r, state: &w.state}
 	w.acceptor = acceptor{services: s, receiver: r, reader: reader{r, s.registry, &w.state.abandoned}, worker: w}
+	w.retrier = acceptor{services: s, receiver: r, reader: reader{r, s.registry, &w.state.abandonedRetries}, worker: w}
 	return w
 }
 

@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testapp"
 	"github.com/asyncmonolith/asyncmonolith-go/integration/testdb"
 	"github.com/asyncmonolith/asyncmonolith-go/outbox"
+	"github.com/asyncmonolith/asyncmonolith-go/poison"
 	"github.com/asyncmonolith/asyncmonolith-go/relay"
 )
 
@@ -121,7 +123,8 @@ func TestARecordAtWhichMapHangsIsParked(t *testing.T) {
 			b.put(event(id, order{ID: id}))
 		}
 		var calls atomic.Int64
-		r := inbox.NewReceiver("r", b.subscribe(), inbox.Accept[order](), inbox.MapRecord(func(r broker.Record) (broker.Record, error) {
+		sub := b.subscribe()
+		r := inbox.NewReceiver("r", sub, inbox.Accept[order](), inbox.MapRecord(func(r broker.Record) (broker.Record, error) {
 			if strings.Contains(string(r.Body), `"2"`) {
 				calls.Add(1)
 				<-release
@@ -141,11 +144,125 @@ func TestARecordAtWhichMapHangsIsParked(t *testing.T) {
 		if s := stats(); s.Accepted != 3 || s.Parked != 1 || s.Paused != "" || calls.Load() != 2 {
 			t.Errorf("got %+v after %d calls that hang, want the three others accepted, and the one parked after 2", s, calls.Load())
 		}
+		if n := sub.given.Load(); n != 1 {
+			t.Errorf("got the batch returned %d times, want once", n)
+		}
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("run: %v", err)
 		}
 	})
+}
+
+// late is a payload whose key takes a day if its id is 2.
+type late struct {
+	ID string `json:"id"`
+}
+
+func (late) PayloadType() string { return "late" }
+
+func (late) Upcasters() []bus.Upcaster {
+	return []bus.Upcaster{func(_ context.Context, text []byte) ([]byte, error) { return text, nil }}
+}
+
+func (p late) OrderingKey() string {
+	takesADay(p.ID == "2")
+	return "k"
+}
+
+// takesADay is for virtual time.
+func takesADay(hangs bool) {
+	if hangs {
+		<-time.After(24 * time.Hour)
+	}
+}
+
+// TestARecordThatHangsAgainIsPoisoned by its first retry and after each requeue. The receiver goes on meanwhile.
+// Promise: relay-parked
+func TestARecordThatHangsAgainIsPoisoned(t *testing.T) {
+	layer := func(next bus.ProduceFunc) bus.ProduceFunc {
+		return func(ctx context.Context, batch *bus.Batch) error {
+			takesADay(slices.ContainsFunc(batch.Messages, func(m *bus.Message) bool { return strings.Contains(string(m.Payload), `"2"`) }))
+			return next(ctx, batch)
+		}
+	}
+	upcast := upcasting(func(_ context.Context, text string) error {
+		takesADay(strings.Contains(text, ":2}"))
+		return nil
+	})
+	mapping := inbox.MapRecord(func(r broker.Record) (broker.Record, error) {
+		takesADay(strings.Contains(string(r.Body), `"2"`))
+		return r, nil
+	})
+	orders := func(id string) broker.Record { return event(id, order{ID: id}) }
+	lates := func(schema string) func(id string) broker.Record {
+		return func(id string) broker.Record {
+			r := event(id, order{ID: id})
+			r.Attributes["type"], r.Attributes["schemaversion"] = "late", schema
+			return r
+		}
+	}
+	for what, test := range map[string]struct {
+		record  func(id string) broker.Record
+		options []inbox.Option
+		layers  []bus.ProduceMiddleware
+	}{
+		"MapRecord":     {record: orders, options: []inbox.Option{inbox.Accept[order](), mapping}},
+		"a layer":       {record: orders, options: []inbox.Option{inbox.Accept[order]()}, layers: []bus.ProduceMiddleware{layer}},
+		"a key":         {record: lates("2"), options: []inbox.Option{inbox.Accept[late]()}},
+		"an upcast key": {record: lates("1"), options: []inbox.Option{inbox.Accept[late]()}},
+		"an upcaster": {options: []inbox.Option{inbox.Accept[fareV2](), inbox.AppendToLog("fare")}, record: func(id string) broker.Record {
+			return fare(id, "", fmt.Sprintf(`{"amount":%s}`, id))
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			testapp.Virtual(t, func(t *testing.T, ctx context.Context, newApp func(...bus.Consumer) *app) {
+				ctx = context.WithValue(ctx, upcastKey{}, upcast)
+				db := newApp().DB
+				db.SetMaxOpenConns(1) // so that the processor waits for a transaction that hangs in virtual time
+				b := newBroker()
+				receiver := inbox.NewReceiver("r", b.subscribe(), test.options...)
+				var l *ledger
+				if what == "an upcaster" {
+					l = fares(t, db, eventlog.Event[fareV2](), receiver.Consumer())
+				} else {
+					l = &ledger{app: testapp.New(t, db, testapp.Consumed("ship"), receiver.Consumer(),
+						bus.Consume("keyed", func(context.Context, late) error { return nil }, bus.Ordered(bus.BlockKey)))}
+					l.Producer = testapp.Must[*outbox.Producer](t)(outbox.NewProducer(l.Registry, outbox.ProducerConfig{Middleware: test.layers}))
+				}
+				runner := testapp.Must[*inbox.Runner](t)(inbox.NewRunner(l.DB, l.Registry, l.Producer,
+					inbox.RunnerConfig{Log: l.log, Logger: slog.New(slog.DiscardHandler)}, receiver))
+				processor := l.StartWith(ctx, outbox.ProcessorConfig{Logger: slog.New(slog.DiscardHandler)})
+				running, cancel := context.WithCancel(ctx)
+				ended := make(chan error, 1)
+				go func() { ended <- runner.Run(running) }()
+				poisons := testapp.Must[*poison.Store](t)(poison.NewStore(l.Registry))
+				b.put(test.record("1"), test.record("2"), test.record("3"))
+				for i := range 4 {
+					<-time.After(5 * time.Minute)
+					rows := l.Poisoned()
+					if len(rows) != 1 || len(l.Pending()) > 0 {
+						t.Fatalf("got %+v poisoned and %+v pending, want one poisoned", rows, l.Pending())
+					}
+					b.put(test.record(fmt.Sprint(i + 4)))
+					testapp.Must[poison.Result](t)(poisons.Requeue(ctx, l.DB, rows[0].ID))
+				}
+				<-time.After(5 * time.Minute)
+				if s := testapp.Must[[]inbox.Stats](t)(runner.Stats(ctx))[0]; s.Accepted != 6 || s.Parked != 1 || s.Paused != "" {
+					t.Errorf("got %+v, want the six others accepted", s)
+				}
+				if rows := l.Pending(); len(rows) != 1 || rows[0].Attempts != 0 { // four retries still run
+					t.Errorf("got %+v pending, want the fifth retry snoozed", rows)
+				}
+				cancel()
+				if err := <-ended; err != nil {
+					t.Errorf("run: %v", err)
+				}
+				processor.MustStop()
+				<-time.After(25 * time.Hour)
+			})
+		})
+	}
 }
 
 // TestAnUpcasterThatIsLateOnceKeepsTheOrder: the batch comes again, instead of the record being parked and appended behind those

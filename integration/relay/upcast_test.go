@@ -162,6 +162,54 @@ func TestAnInstanceThatNeedsTheKeyOfANewerSchemaStandsBack(t *testing.T) {
 	})
 }
 
+// fareGone is the payload in a release that does not need schema 1 any more.
+type fareGone struct {
+	Cents int `json:"cents"`
+}
+
+func (fareGone) PayloadType() string   { return "fare" }
+func (f fareGone) OrderingKey() string { return fmt.Sprint("k", f.Cents) }
+
+func (fareGone) Upcasters() []bus.Upcaster {
+	return []bus.Upcaster{func(context.Context, []byte) ([]byte, error) { return nil, bus.Discard(errors.New("not wanted")) }}
+}
+
+// TestAnObsoleteRecordWithoutAKeyIsIgnored, although a consumer needs its key.
+func TestAnObsoleteRecordWithoutAKeyIsIgnored(t *testing.T) {
+	t.Parallel()
+	for name, option := range map[string]bus.ConsumerOption{
+		"ordered": bus.Ordered(bus.SkipPoisoned),
+		"not":     bus.Concurrency(1), // its consumer discards it
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, func(t *testing.T, db *bun.DB) {
+				sub := newBroker().subscribe()
+				s := receives(t, db, inbox.NewReceiver("from-shop", sub, inbox.Accept[fareGone]()),
+					bus.Consume("c", func(context.Context, fareGone) error { return nil }, option))
+				s.run()
+				s.Start(testapp.Fast())
+				old, current := fare("1", "", `{"amount":1}`), fare("2", "2", `{"cents":2}`)
+				old.Key, current.Key = "", ""
+				sub.broker.put(old, current)
+				testapp.Eventually(t, "both are acknowledged", func() bool { return sub.acked.Load() == 2 })
+				want := inbox.Stats{Accepted: 1, Ignored: 1}
+				if name == "not" {
+					want = inbox.Stats{Accepted: 2}
+				}
+				got := s.stats()
+				if (inbox.Stats{Accepted: got.Accepted, Ignored: got.Ignored, Parked: got.Parked}) != want || sub.given.Load() != 0 {
+					t.Errorf("got %+v, returned %d times, want %+v at the first delivery", got, sub.given.Load(), want)
+				}
+				testapp.Eventually(t, "nothing is left", s.Empty)
+				if rows := s.Poisoned(); len(rows) > 0 {
+					t.Errorf("got %+v poisoned, want none", rows)
+				}
+			})
+		})
+	}
+}
+
 // fares is an application with an event log of fares.
 func fares(t *testing.T, db *bun.DB, event eventlog.Type, consumers ...bus.Consumer) *ledger {
 	t.Helper()
