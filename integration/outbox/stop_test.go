@@ -531,6 +531,7 @@ func TestARunIsStoppedWhilePollsFail(t *testing.T) {
 	const clock = "UNION ALL SELECT 5, 0, 0,"
 	b.DB = testdb.OpenRewritten(t, dsn, testdb.Replacing(t, clock, "UNION ALL SELECT 5, 1 / 0, 0,"))
 	r := b.Start(testapp.Fast())
+	testapp.Eventually(t, "it is ready: no poll would find the message", func() bool { return r.Health().Ready })
 	a.Produce(order{ID: "1"})
 	testapp.Eventually(t, "it runs", func() bool { return running.Load() == 1 })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
