@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/asyncmonolith/asyncmonolith-go/bus"
 	"github.com/asyncmonolith/asyncmonolith-go/internal/access"
@@ -281,7 +282,7 @@ func TestRegistryReportsAllWiringMistakesAtOnce(t *testing.T) {
 	for _, w := range wirings {
 		consumers = append(consumers, w.consumers...)
 	}
-	_, err := bus.RegistryConfig{Tables: bus.Tables{Prefix: "No!"}}.NewRegistry(consumers...)
+	_, err := bus.RegistryConfig{Tables: bus.Tables{Prefix: "No!"}, HeartbeatInterval: -time.Second}.NewRegistry(consumers...)
 	got := mistakes(err)
 	for _, w := range wirings {
 		if !mentions(got, w.want) {
@@ -291,7 +292,10 @@ func TestRegistryReportsAllWiringMistakesAtOnce(t *testing.T) {
 	if !mentions(got, []string{"Tables.Prefix", `"No!"`}) {
 		t.Errorf("got no mistake about the tables in %q", got)
 	}
-	if want := len(wirings) + 1; len(got) != want {
+	if !mentions(got, []string{"HeartbeatInterval", "-1s"}) {
+		t.Errorf("got no mistake about the interval in %q", got)
+	}
+	if want := len(wirings) + 2; len(got) != want {
 		t.Errorf("got %d mistakes, want %d:\n%s", len(got), want, strings.Join(got, "\n"))
 	}
 }

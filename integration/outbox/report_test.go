@@ -187,25 +187,6 @@ func total(histogram minutes.Histogram) (sum int64) {
 	return sum
 }
 
-// TestNoReports: switched off nothing is written, but what is poisoned is known by its error.
-func TestNoReports(t *testing.T) {
-	t.Parallel()
-	testdb.Each(t, func(t *testing.T, db *bun.DB) {
-		a := reporting(t, db, -1, bus.Consume("fails", func(context.Context, order) error { return bus.Permanent(errors.New("no")) }))
-		p := a.Start(testapp.Fast())
-		a.ProduceMany(1)
-		testapp.Eventually(t, "it is poisoned", func() bool {
-			return a.Count("SELECT count(*) FROM poisoned_messages WHERE fingerprint IS NOT NULL") == 1
-		})
-		p.MustStop()
-		for _, table := range []string{"message_processes", "message_minutes", "message_failures"} {
-			if n := a.Count("SELECT count(*) FROM " + table); n != 0 {
-				t.Errorf("%s: got %d rows, want none", table, n)
-			}
-		}
-	})
-}
-
 // TestReportsThatCannotBeWritten stop nothing, what they had is in the next, and who reports does not seem to have
 // vanished.
 func TestReportsThatCannotBeWritten(t *testing.T) {
