@@ -145,7 +145,7 @@ check: modules fmt vet staticcheck unit databases
 	$(call step,all checks passed,true)
 
 .PHONY: rest
-rest: tidy-diff vet-all beside some-mutants bench-once
+rest: tidy-diff vet-all race mariadb apart tools some-mutants bench-once
 	$(call step,the rest has passed,true)
 
 .PHONY: modules
@@ -241,11 +241,6 @@ apart:
 .PHONY: tools
 tools:
 	$(call step,go test: browsers$(comma) brokers$(comma) crashes$(comma) programs,$(BENCH_ROWS) scripts/with-rabbitmq.sh $(TEST) -p 4 -skip '$(APART)' $(TOOL_PACKAGES) $(BENCH_ALONG))
-
-# These tests wait for more than half of their time.
-.PHONY: beside
-beside:
-	@scripts/beside.sh '$(MAKE) --no-print-directory race mariadb apart' '$(MAKE) --no-print-directory tools'
 
 .PHONY: some-mutants
 some-mutants:

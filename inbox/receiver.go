@@ -82,7 +82,7 @@ func NewReceiver(name string, sub broker.Subscriber, options ...Option) Receiver
 		})
 	}
 	r.consumer = bus.ConsumeRaw(r.consumerName(), r.retry, []string{parkedType}, contract.SetRelay(r.contract()),
-		bus.BatchSize(1), bus.Concurrency(1), bus.Timeout(retryTimeout)) // events in their order
+		bus.BatchSize(1), bus.Concurrency(1), bus.Timeout(retryTimeout)) // in order within a process
 	return Receiver{r}
 }
 

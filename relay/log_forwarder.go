@@ -98,7 +98,7 @@ type LogForwarder struct{ forwarder *logForwarder }
 // The name is stored. A forwarder with a new name publishes the whole log again. Receivers drop only
 // the events that they accepted within inbox.DeduplicationWindow; they accept older ones as new.
 // With an Appender, a new name needs a new place, such as another nats.AppenderConfig.Prefix: beside
-// the records of another forwarder, [Runner.Run] returns an error, or the shard halts.
+// the records of a forwarder with another name, [Runner.Run] returns an error, or the shard halts.
 //
 // Events of a type added later are published from the position that the forwarder has then reached;
 // earlier ones are not. The types are stored too. A process that lacks a stored type, because it is

@@ -57,7 +57,7 @@ type lastRecord struct {
 	revision uint64
 }
 
-// last asks the broker for its last record. The position of another forwarder's record must not
+// last asks the broker for its last record. The position of a record with another forwarder's name must not
 // count: its shard may have other streams, and the events between would be lost.
 func (s *shard) last(ctx context.Context, timeout time.Duration) (lastRecord, error) {
 	return isolate.Ask(ctx, publisherCall, &s.abandoned, timeout, func(ctx context.Context) (last lastRecord, err error) {

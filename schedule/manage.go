@@ -77,8 +77,9 @@ func (s *Scheduler) Trigger(ctx context.Context, db bus.Handle, id int64) error 
 }
 
 // UpdateSchedule sets the expression and zone of a schedule. It next fires at their first fire time
-// after now and after its last fire, as in [Scheduler.Resume]. A [Scheduler.Trigger] that has not
-// fired yet is cancelled. It clears LastError, and a paused schedule stays paused. A program that
+// after now and after its last fire, as in [Scheduler.Resume]. If the database's clock was ahead when
+// it last fired, delete the schedule and write it again to fire earlier. A [Scheduler.Trigger] that
+// has not fired yet is cancelled. It clears LastError, and a paused schedule stays paused. A program that
 // writes the schedule by [Name] at boot overwrites the change.
 //
 // It returns [ErrExpression] before it accesses the database, and [ErrNotFound].

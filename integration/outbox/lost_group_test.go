@@ -34,7 +34,7 @@ func TestALostCommitRunsTheNeighboursOfAReplacedMessage(t *testing.T) {
 			db := testdb.Postgres(t)
 			past := testdb.OpenPostgres(t, directDSN(t, db))
 			var replaced atomic.Pointer[chan struct{}]
-			a, _ := batchedInTx(t, db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
+			a, seen := batchedInTx(t, db.WithQueryHook(testapp.QueryHook(func(_ context.Context, query string) {
 				if done := replaced.Load(); done != nil && strings.HasPrefix(query, "SELECT id FROM") { // it looks for the messages
 					<-*done
 				}
@@ -79,6 +79,9 @@ func TestALostCommitRunsTheNeighboursOfAReplacedMessage(t *testing.T) {
 			testapp.OK(t, testapp.Second(lock.ExecContext(t.Context(), "SELECT pg_advisory_unlock_all()")))
 			testapp.Eventually(t, "all are consumed", watcher.Empty)
 			r.MustStop()
+			if first := seen.all[0]; len(first) != 2 {
+				t.Errorf("got the first call with %q, want two messages in one transaction", first)
+			}
 			var effects []string
 			testapp.OK(t, past.NewRaw("SELECT id FROM effects WHERE id <> 'new' ORDER BY place").Scan(t.Context(), &effects))
 			if !slices.Equal(effects, test.neighbours) {

@@ -187,6 +187,19 @@ func total(histogram minutes.Histogram) (sum int64) {
 	return sum
 }
 
+// TestAMessageThatProcessNextPoisonsHasAFingerprint although no reporter runs.
+func TestAMessageThatProcessNextPoisonsHasAFingerprint(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *bun.DB) {
+		a := testapp.New(t, db, bus.Consume("fails", func(context.Context, order) error { return bus.Permanent(errors.New("no")) }))
+		a.ProduceMany(1)
+		steps(t.Context(), a, newProcessor(a, outbox.ProcessorConfig{}))
+		if n := a.Count("SELECT count(*) FROM poisoned_messages WHERE fingerprint IS NOT NULL"); n != 1 {
+			t.Errorf("got %d poisoned messages with a fingerprint, want 1", n)
+		}
+	})
+}
+
 // TestReportsThatCannotBeWritten stop nothing, what they had is in the next, and who reports does not seem to have
 // vanished.
 func TestReportsThatCannotBeWritten(t *testing.T) {

@@ -386,7 +386,7 @@ func TestStepLeavesWhatOthersHaveLocked(t *testing.T) {
 // Promise: held-up
 func TestStepRunsWhatIsBesideLockedMessages(t *testing.T) {
 	t.Parallel()
-	const prioritized, batched = "prioritized", "batched"
+	const prioritized, batched, crashed = "prioritized", "batched", "crashed"
 	options := map[string][]bus.ConsumerOption{"ordered": {bus.Ordered(bus.BlockKey)}, "rated": {bus.RateLimit(1, time.Hour, 1)},
 		prioritized: {bus.Prioritized(time.Hour)}}
 	test := func(t *testing.T, db *bun.DB, locked, beside string) {
@@ -403,6 +403,9 @@ func TestStepRunsWhatIsBesideLockedMessages(t *testing.T) {
 		a.Produce(order{ID: "1"})
 		id := a.Pending()[0].ID
 		a.Produce(refund{ID: "2"}, outbox.OrderingKey("customer"))
+		if locked == crashed {
+			a.Exec("UPDATE consumer_messages SET crashes = CASE consumer_type WHEN 'locked' THEN 2 ELSE 1 END")
+		}
 		tx := testapp.Must[bun.Tx](t)(db.BeginTx(t.Context(), nil))
 		defer tx.Rollback() //nolint:errcheck // it only holds
 		testapp.OK(t, testapp.Second(tx.NewRaw("SELECT 1 FROM consumer_messages WHERE id = ? FOR UPDATE", id).Exec(t.Context())))
@@ -416,7 +419,7 @@ func TestStepRunsWhatIsBesideLockedMessages(t *testing.T) {
 		}
 	}
 	for _, kinds := range [][2]string{{"plain", "plain"}, {"plain", "ordered"}, {"plain", batched}, {"plain", "rated"}, {"plain", prioritized},
-		{batched, "plain"}, {"rated", "plain"}, {"rated", "ordered"}, {prioritized, batched}} {
+		{batched, "plain"}, {"rated", "plain"}, {"rated", "ordered"}, {prioritized, batched}, {crashed, "plain"}, {crashed, "ordered"}} {
 		t.Run(strings.Join(kinds[:], " and "), func(t *testing.T) {
 			t.Parallel()
 			t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, testdb.Postgres(t), kinds[0], kinds[1]) })

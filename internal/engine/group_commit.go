@@ -214,8 +214,7 @@ func (s *sharedTx) sort(m *member) {
 	s.failed = append(s.failed, m)
 }
 
-// mark sets the savepoint. Earlier ones are not released: the commit does that without another
-// round trip. It returns false if the transaction is broken, by the database or by a handler that
+// mark sets the savepoint. It returns false if the transaction is broken, by the database or by a handler that
 // hid an error.
 func (s *sharedTx) mark() bool {
 	if s.marked {

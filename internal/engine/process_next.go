@@ -26,8 +26,8 @@ func (p *Processor) ProcessNext(ctx context.Context, consumers ...string) (ran b
 }
 
 // nextRequest looks for one message to claim, as the poller does for many. It returns false if there is
-// none. With clean it considers only messages that have not crashed.
-func (r *run) nextRequest(wants []store.Want, clean bool) (store.ClaimRequest, bool, error) {
+// none. It considers messages that have crashed as often as in most, and less.
+func (r *run) nextRequest(wants []store.Want, most store.Selection) (store.ClaimRequest, bool, error) {
 	request := store.ClaimRequest{Wants: wants, Limit: 1, MaxBytes: maxClaimBytes}
 	sent := time.Now()
 	poll, err := r.poll(wants)
@@ -36,14 +36,18 @@ func (r *run) nextRequest(wants []store.Want, clean bool) (store.ClaimRequest, b
 		r.recoverer.recoverClaims(r.ctx)
 		poll, err = r.poll(wants)
 	}
+	crashed := store.Clean
+	switch {
+	case most >= store.Killers && len(poll.Killers) > 0:
+		crashed = store.Killers
+	case most >= store.Suspects && len(poll.Suspects) > 0:
+		crashed = store.Suspects
+	}
 	switch {
 	case err != nil:
 		return request, false, err
-	case !clean && len(poll.Killers)+len(poll.Suspects) > 0 && r.alone():
-		request.Select = store.Suspects
-		if len(poll.Killers) > 0 {
-			request.Select, request.Solo = store.Killers, true
-		}
+	case crashed != store.Clean && r.alone():
+		request.Select, request.Solo = crashed, crashed == store.Killers
 		request.Stuck = r.dispatcher.catalog.stuckOf(wants)
 	case len(poll.Due) > 0:
 		request.Wants = make([]store.Want, len(poll.Due))
@@ -82,7 +86,7 @@ func (r *run) findWork(wants []store.Want) error {
 func (r *run) alone() bool {
 	r.processor.mu.Lock()
 	defer r.processor.mu.Unlock()
-	if r.processor.current != nil || r.processor.crashed != nil {
+	if r.processor.current != nil || r.processor.crashed != nil && r.processor.crashed != r {
 		return false
 	}
 	r.processor.crashed = r
@@ -163,9 +167,9 @@ func (r *run) processNext(ctx context.Context, consumers []string) (ran bool, er
 // process was first, or a rate is spent, it looks for a message of other consumers.
 func (r *run) claimNext(wants []store.Want) (bool, error) {
 	left := wants
-	for clean := false; ; {
+	for most := store.Killers; ; {
 		left = r.dispatcher.withoutOpenCircuits(left)
-		request, ok, err := r.nextRequest(left, clean)
+		request, ok, err := r.nextRequest(left, most)
 		if err != nil {
 			return false, err
 		}
@@ -181,7 +185,7 @@ func (r *run) claimNext(wants []store.Want) (bool, error) {
 			return true, nil
 		}
 		if request.Select != store.Clean {
-			clean = true
+			most = request.Select - 1
 			continue
 		}
 		left = slices.DeleteFunc(left, func(w store.Want) bool {
