@@ -239,7 +239,12 @@ func TestCompletion(t *testing.T) {
 			{[]string{"schedules", "run", ""}, "nightly\nhourly\n"},
 			{[]string{"messages", "list", "--state", ""}, "ready\ndelayed\nleased\n"},
 		} {
-			got := s.must(0, append([]string{"__complete"}, test.args...)...)
+			var got answer
+			for range 10 { // it gives up after a second, which a busy machine may need
+				if got = s.must(0, append([]string{"__complete"}, test.args...)...); got.out != ":4\n" {
+					break
+				}
+			}
 			if !strings.HasPrefix(got.out, test.want+":4") {
 				s.Errorf("%v: got %q, want %q", test.args, got.out, test.want)
 			}
