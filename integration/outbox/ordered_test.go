@@ -386,7 +386,11 @@ func TestADeclarationWithoutKeysIsReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testdb.Each(t, func(t *testing.T, db *bun.DB) {
+			each := testdb.EachWithEvents // MariaDB has order alone
+			if name == "ordered" {
+				each = testdb.Each
+			}
+			each(t, func(t *testing.T, db *bun.DB) {
 				var lines testapp.Lines
 				a := testapp.New(t, db, bus.Consume("c", func(context.Context, step) error { return nil }, option))
 				elsewhere := testapp.New(t, db, bus.Declare[step]("c"))
