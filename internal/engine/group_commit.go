@@ -214,8 +214,8 @@ func (s *sharedTx) sort(m *member) {
 	s.failed = append(s.failed, m)
 }
 
-// mark sets the savepoint. It returns false if the transaction is broken, by the database or by a handler that
-// hid an error.
+// mark sets the savepoint. It returns false if the transaction is broken, by the database or by a
+// handler that hid an error.
 func (s *sharedTx) mark() bool {
 	if s.marked {
 		return true

@@ -40,7 +40,7 @@ func (c Consumer) Takes(consumer, payloadType string) bool {
 // State is the current state of a run.
 type State struct {
 	Every        time.Duration `json:"every"`                   // between reports, in nanoseconds
-	Instance     string        `json:"instance,omitempty"`      // [Instance]; programs of before do not report it
+	Instance     string        `json:"instance,omitempty"`      // [Instance]; older versions do not report it
 	Operation    int64         `json:"operation,omitempty"`     // the only one that it runs; 0: any
 	Running      int           `json:"running"`                 // consumers that run
 	Queued       int           `json:"queued"`                  // claimed messages that wait for a worker

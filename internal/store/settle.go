@@ -121,7 +121,7 @@ func (s *ClaimStore) Replaced(ctx context.Context, tx bun.IDB, id int64, insertI
 	return there > 0, err
 }
 
-// Savepoint marks the state of a fenced transaction for [ClaimStore.Undo]. It hides or replaces the one before.
+// Savepoint marks the state of a fenced transaction for [ClaimStore.Undo], instead of the one before.
 // It returns an error if the transaction has ended and later statements would commit by themselves.
 func (s *ClaimStore) Savepoint(ctx context.Context, tx bun.IDB) error {
 	return s.dialect.Savepoint(ctx, tx)
